@@ -1,0 +1,202 @@
+//! One call under way: its limits, whether it was withdrawn, and what it sends meanwhile.
+
+use crate::{artifacts::Artifacts, os::clock, proc::Root};
+use protocol::{
+    budget::Budget,
+    error::AgentError,
+    instruments::Item,
+    loss::Overhead,
+    message::{Progress, RequestId, Step, Streamed},
+};
+use std::{
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Where progress and streamed items go: to the controller, or to a person's terminal.
+pub trait Listener: Send + Sync {
+    /// The call has come further.
+    fn progress(&self, progress: Progress);
+    /// A piece of the result. False when nobody takes it any more.
+    fn item(&self, streamed: Streamed) -> bool;
+}
+
+/// Lets another thread withdraw a call, and wakes it if it sleeps.
+#[derive(Debug, Default)]
+pub struct Withdrawal {
+    is_withdrawn: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Withdrawal {
+    /// Withdraws the call.
+    pub fn withdraw(&self) {
+        let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_withdrawn.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until `end`, or until the call is withdrawn.
+    fn sleep_until(&self, end: Instant) {
+        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.is_withdrawn() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            guard = match self.changed.wait_timeout(guard, left) {
+                Ok((guard, _)) => guard,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+}
+
+/// What an instrument works with.
+pub struct Context<'s> {
+    /// The machine's files.
+    pub root: &'s Root,
+    /// Stored results.
+    pub artifacts: &'s Mutex<Artifacts>,
+    /// The call's limits.
+    pub budget: Budget,
+    id: RequestId,
+    started: Instant,
+    cpu_at_start: Duration,
+    withdrawal: Arc<Withdrawal>,
+    listener: &'s dyn Listener,
+    items_sent: AtomicU64,
+}
+
+/// How often a window that passes is reported.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+
+impl<'s> Context<'s> {
+    /// Starts the call's clocks. The thread that calls this must be the one that does the work:
+    /// its processor time is what the call costs.
+    pub fn new(
+        root: &'s Root,
+        artifacts: &'s Mutex<Artifacts>,
+        listener: &'s dyn Listener,
+        (id, budget, withdrawal): (RequestId, Budget, Arc<Withdrawal>),
+    ) -> Self {
+        Self {
+            root,
+            artifacts,
+            budget,
+            id,
+            started: Instant::now(),
+            cpu_at_start: clock::thread_cpu(),
+            withdrawal,
+            listener,
+            items_sent: AtomicU64::new(0),
+        }
+    }
+
+    /// Checks that the call is still wanted and within its limits.
+    ///
+    /// # Errors
+    ///
+    /// [`AgentError::Cancelled`], [`AgentError::DeadlineExceeded`] or
+    /// [`AgentError::CostExceeded`].
+    pub fn check(&self) -> Result<(), AgentError> {
+        if self.withdrawal.is_withdrawn() {
+            return Err(AgentError::Cancelled);
+        }
+        let Budget { deadline_ms, cpu_ms, .. } = self.budget;
+        if self.started.elapsed() > Duration::from_millis(deadline_ms.into()) {
+            return Err(AgentError::DeadlineExceeded { deadline_ms });
+        }
+        if self.cpu_spent() > Duration::from_millis(cpu_ms.into()) {
+            return Err(AgentError::CostExceeded { cpu_ms });
+        }
+        Ok(())
+    }
+
+    /// Processor time that the call has used.
+    pub fn cpu_spent(&self) -> Duration {
+        clock::thread_cpu().saturating_sub(self.cpu_at_start)
+    }
+
+    /// What looking has cost so far.
+    pub fn overhead(&self) -> Overhead {
+        let micros = self.cpu_spent().as_micros();
+        Overhead { agent_cpu_ms: micros as f64 / 1000.0, target_pause_us_max: 0 }
+    }
+
+    /// Lets time pass until `window` after `start`, with progress on the way.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Context::check`].
+    pub fn wait_until(
+        &self,
+        start: Instant,
+        end: Duration,
+        window: Duration,
+    ) -> Result<(), AgentError> {
+        loop {
+            self.check()?;
+            let passed = start.elapsed();
+            if passed >= end {
+                return Ok(());
+            }
+            let next = PROGRESS_EVERY.min(end.saturating_sub(passed));
+            self.withdrawal.sleep_until(Instant::now() + next);
+            if window >= 2 * PROGRESS_EVERY {
+                self.progress(Step::Measuring, millis(start.elapsed().min(window)), millis(window));
+            }
+        }
+    }
+
+    /// Reports how far the call has come.
+    pub fn progress(&self, step: Step, done: u32, total: u32) {
+        self.listener.progress(Progress { id: self.id, step, done, total });
+    }
+
+    /// Sends a piece of the result.
+    ///
+    /// # Errors
+    ///
+    /// [`AgentError::Cancelled`] when nobody takes it any more.
+    pub fn send(&self, item: Item) -> Result<(), AgentError> {
+        let sequence = self.items_sent.fetch_add(1, Ordering::Relaxed);
+        if self.listener.item(Streamed { id: self.id, sequence, item }) {
+            Ok(())
+        } else {
+            Err(AgentError::Cancelled)
+        }
+    }
+}
+
+/// Whole milliseconds, as messages carry them.
+pub fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_withdrawn_sleep_ends_at_once() {
+        let withdrawal = Arc::new(Withdrawal::default());
+        let other = Arc::clone(&withdrawal);
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            other.withdraw();
+        });
+        let started = Instant::now();
+        withdrawal.sleep_until(started + Duration::from_secs(60));
+        assert!(started.elapsed() < Duration::from_secs(30));
+        thread.join().unwrap();
+    }
+}

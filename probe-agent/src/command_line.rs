@@ -1,0 +1,150 @@
+//! The agent's own command line.
+
+use crate::serve::Start;
+use lexopt::{Arg, ValueExt as _};
+use protocol::handshake::Token;
+use std::{ffi::OsString, path::PathBuf};
+
+/// What the agent is asked to do.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Serve a session.
+    Serve(Start),
+    /// Answer one question on this machine.
+    Local(Question),
+    /// Print the help.
+    Help,
+    /// Print the version.
+    Version,
+}
+
+/// One question by hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The tool.
+    pub tool: String,
+    /// Its parameters, as a JSON object.
+    pub parameters: String,
+    /// Whether the answer is to be JSON instead of tables.
+    pub json: bool,
+}
+
+/// The agent's version, and the wire format it speaks.
+pub const VERSION: &str = concat!("probe-agent ", env!("CARGO_PKG_VERSION"), "\n");
+
+/// The help text.
+pub const HELP: &str = "\
+Measures this machine. Reads only; nothing is installed, changed or left behind.
+
+Usage:
+  probe-agent --local TOOL [--params JSON] [--json]
+  probe-agent serve TOKEN [FOLDER]
+
+Tools:
+  process_list      which processes used the machine in the last second
+  process_inspect   what one process spends its time on
+  self_test         counts; measures nothing
+
+Options:
+  --local TOOL      answer one question on this machine
+  --params JSON     the tool's parameters as a JSON object, {} if left out
+  --json            print the answer as JSON instead of tables
+  --help            print this
+  --version         print the version
+
+`serve` is what sysmcp starts over SSH. It speaks frames on stdin and stdout, not to a person.
+
+Examples:
+  probe-agent --local process_list
+  probe-agent --local process_list --params '{\"sort\":\"rss\",\"limit\":5}'
+  probe-agent --local process_inspect --params '{\"pid\":1}' --json
+";
+
+/// Reads the command line.
+///
+/// # Errors
+///
+/// The argument that was not understood, with what would be.
+pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command, Error> {
+    let mut parser = lexopt::Parser::from_iter(arguments);
+    let mut tool = None;
+    let mut parameters = None;
+    let mut json = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
+            Arg::Long("version") | Arg::Short('V') => return Ok(Command::Version),
+            Arg::Long("local") => tool = Some(parser.value()?.string()?),
+            Arg::Long("params") => parameters = Some(parser.value()?.string()?),
+            Arg::Long("json") => json = true,
+            Arg::Value(word) if word == "serve" => return parse_serve(&mut parser),
+            Arg::Short(_) | Arg::Long(_) | Arg::Value(_) => {
+                return Err(Error::Argument(argument.unexpected()));
+            }
+        }
+    }
+    let tool = tool.ok_or(Error::Nothing)?;
+    let parameters = parameters.unwrap_or_else(|| "{}".to_owned());
+    Ok(Command::Local(Question { tool, parameters, json }))
+}
+
+fn parse_serve(parser: &mut lexopt::Parser) -> Result<Command, Error> {
+    let token = parser.value()?.string()?;
+    let token = Token::parse(&token).map_err(Error::Token)?;
+    let folder = match parser.next()? {
+        Some(Arg::Value(folder)) => Some(PathBuf::from(folder)),
+        Some(other) => return Err(Error::Argument(other.unexpected())),
+        None => None,
+    };
+    Ok(Command::Serve(Start { token, folder }))
+}
+
+/// What is wrong with the command line.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An argument.
+    #[error("{0}; probe-agent --help lists what there is")]
+    Argument(#[from] lexopt::Error),
+    /// The token of a session.
+    #[error("serve: {0}")]
+    Token(protocol::handshake::HandshakeError),
+    /// Nothing was asked.
+    #[error("nothing to do: name a tool with --local, or see probe-agent --help")]
+    Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: &[&str]) -> Result<Command, String> {
+        let words = std::iter::once("probe-agent").chain(arguments.iter().copied());
+        parse(words.map(OsString::from)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_question_by_hand() {
+        let arguments = ["--local", "process_list", "--params", "{\"limit\":1}", "--json"];
+        let Ok(Command::Local(question)) = parsed(&arguments) else { panic!("not understood") };
+        assert_eq!((question.tool.as_str(), question.json), ("process_list", true));
+        assert_eq!(question.parameters, "{\"limit\":1}");
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        let cases: [(&[&str], &str); 5] = [
+            (&[], "nothing to do"),
+            (&["--loca", "x"], "--loca"),
+            (&["--local"], "--local"),
+            (&["serve", "short"], "32 hexadecimal digits"),
+            (&["serve", &"a".repeat(32), "/tmp/x", "more"], ""),
+        ];
+        for (arguments, want) in cases {
+            match parsed(arguments) {
+                Ok(Command::Serve(start)) => assert_eq!(start.folder, Some("/tmp/x".into())),
+                Ok(other) => panic!("{arguments:?}: {other:?}"),
+                Err(error) => assert!(error.contains(want), "{error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Exit codes of the agent. The controller puts them into words.
+
+/// The controller asked it to stop.
+pub const STOPPED: i32 = 0;
+/// The command line was not understood.
+pub const USAGE: i32 = 64;
+/// A tool run by hand gave an error instead of an answer.
+pub const NO_ANSWER: i32 = 1;
+/// A defect of the agent.
+pub const DEFECT: i32 = 70;
+/// It could not start: no `/proc`, no process to be had.
+pub const CANNOT_START: i32 = 71;
+/// Its parent ended while it was starting.
+pub const ORPHANED: i32 = 72;
+/// The channel was closed.
+pub const CHANNEL_CLOSED: i32 = 73;
+/// Nothing came from the controller for too long.
+pub const SILENCE: i32 = 74;
+/// What came was not a frame of this build.
+pub const BAD_FRAME: i32 = 76;

@@ -1,0 +1,55 @@
+//! One file for each instrument: open sources, run, reduce, report.
+
+mod ownership;
+mod process_files;
+mod process_inspect;
+mod process_list;
+mod self_test;
+
+use crate::call::Context;
+use protocol::{
+    Report, Request,
+    error::AgentError,
+    instruments::Instrument,
+    message::{Answer, Meta},
+};
+
+/// The agent side of an instrument.
+#[diagnostic::on_unimplemented(
+    message = "instrument `{Self}` has no agent side",
+    label = "listed in `protocol::for_each_instrument!`, but the agent cannot collect it",
+    note = "create `probe-agent/src/instruments/<name>.rs` with `impl Collect for {Self}`, and add `mod <name>;` to `probe-agent/src/instruments.rs`"
+)]
+pub trait Collect: Instrument {
+    /// Measures.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer. A value that could not be read is no error: the report says so.
+    fn collect(
+        request: Self::Request,
+        context: &Context<'_>,
+    ) -> Result<(Self::Report, Meta), AgentError>;
+}
+
+macro_rules! define_run {
+    ($($marker:ident, $module:ident;)*) => {
+        /// Runs the instrument that the request names.
+        ///
+        /// # Errors
+        ///
+        /// As for [`Collect::collect`].
+        pub fn run(request: Request, context: &Context<'_>) -> Result<Answer, AgentError> {
+            match request {
+                $(Request::$marker(request) => {
+                    let (report, meta) =
+                        <protocol::instruments::$module::$marker as Collect>::collect(
+                            request, context,
+                        )?;
+                    Ok(Answer { report: Box::new(Report::$marker(report)), meta })
+                })*
+            }
+        }
+    };
+}
+protocol::for_each_instrument!(define_run);

@@ -1,0 +1,90 @@
+//! Who a process belongs to: its user by name, its service, its container.
+
+use super::process_files::ProcessFiles;
+use crate::{
+    call::Context,
+    proc::{Root, cgroup, passwd, placement},
+};
+use protocol::{
+    host_text::HostText,
+    observed::{Feature, Nature, Observed, Reason},
+    redact,
+};
+use std::collections::HashMap;
+
+/// Names of users, looked up once each.
+#[derive(Debug, Default)]
+pub(super) struct Users {
+    passwd: Vec<u8>,
+    names: HashMap<u32, HostText>,
+}
+
+impl Users {
+    /// Reads the list of users. Without one, users are shown by number.
+    pub(super) fn read(root: &Root) -> Self {
+        let mut passwd = Vec::new();
+        let _ = root.read("etc/passwd", &mut passwd);
+        Self { passwd, names: HashMap::new() }
+    }
+
+    /// The user of a process, by name where it has one.
+    pub(super) fn of(&mut self, pid: u32, context: &Context<'_>) -> Observed<HostText> {
+        match context.root.owner_uid(pid) {
+            Ok(uid) => Observed::Known(self.name(uid)),
+            Err(error) if error.is_gone() => Observed::Unknown(Reason::Gone),
+            Err(error) => Observed::Unknown(error.reason(Feature::Field, 0)),
+        }
+    }
+
+    fn name(&mut self, uid: u32) -> HostText {
+        let name = self.names.entry(uid).or_insert_with(|| {
+            passwd::name_of(&self.passwd, uid)
+                .map_or_else(|| HostText::new(uid.to_string().as_bytes()), HostText::new)
+        });
+        name.clone()
+    }
+}
+
+/// The service and the container of a process.
+#[derive(Clone, Debug)]
+pub(super) struct Placement {
+    pub(super) service: Observed<HostText>,
+    pub(super) container: Observed<HostText>,
+}
+
+impl Placement {
+    /// Reads them off the process's cgroups.
+    pub(super) fn of(pid: u32, context: &Context<'_>) -> Self {
+        let files = ProcessFiles { pid, context };
+        match files.whole("cgroup", Feature::CgroupCpuController) {
+            Ok(text) => {
+                let found = placement::of(&cgroup::parse_memberships(&text));
+                Self {
+                    service: or_none(found.service, Nature::NotInService),
+                    container: or_none(found.container, Nature::NotInContainer),
+                }
+            }
+            Err(reason) => Self {
+                service: Observed::Unknown(reason.clone()),
+                container: Observed::Unknown(reason),
+            },
+        }
+    }
+}
+
+fn or_none(name: Option<HostText>, nature: Nature) -> Observed<HostText> {
+    name.ok_or(Reason::DoesNotApply(nature)).into()
+}
+
+/// The arguments of a process, secrets taken out, and how many were.
+pub(super) fn command(pid: u32, context: &Context<'_>) -> (Observed<HostText>, u32) {
+    let files = ProcessFiles { pid, context };
+    match files.whole("cmdline", Feature::Field) {
+        Ok(text) => {
+            let arguments = text.strip_suffix(b"\0").unwrap_or(&text);
+            let line = redact::command_line(arguments.split(|byte| *byte == 0));
+            (Observed::Known(line.text), line.redacted)
+        }
+        Err(reason) => (Observed::Unknown(reason), 0),
+    }
+}

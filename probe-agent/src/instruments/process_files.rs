@@ -1,0 +1,120 @@
+//! The files of one process, parsed, with the reason where one cannot be had.
+
+use crate::{
+    call::Context,
+    proc::{ReadError, parse::ParseError, pid_io, pid_status, schedstat},
+};
+use protocol::observed::{Feature, Reason};
+
+/// One process's folder under `/proc`.
+#[derive(Clone, Copy)]
+pub(super) struct ProcessFiles<'c, 's> {
+    pub(super) pid: u32,
+    pub(super) context: &'c Context<'s>,
+}
+
+/// Room for a file that the kernel prints in one piece.
+const PIECE_BYTES: usize = 4096;
+
+impl ProcessFiles<'_, '_> {
+    /// Input and output, of all threads.
+    pub(super) fn io(&self) -> Result<pid_io::PidIo, Reason> {
+        self.parsed("io", Feature::IoAccounting, pid_io::parse)
+    }
+
+    /// Running time and run delay, summed over the threads that there are now.
+    pub(super) fn schedstat(
+        &self,
+        threads: u32,
+        most_threads: u32,
+    ) -> Result<schedstat::SchedStat, Reason> {
+        let mut sum = schedstat::SchedStat::default();
+        self.over_threads(
+            "schedstat",
+            Feature::SchedulerStatistics,
+            threads,
+            most_threads,
+            |text| schedstat::parse(text).map(|thread| sum.add(&thread)),
+        )?;
+        Ok(sum)
+    }
+
+    /// Context switches, summed over the threads that there are now.
+    pub(super) fn switches(
+        &self,
+        threads: u32,
+        most_threads: u32,
+    ) -> Result<pid_status::SwitchLines, Reason> {
+        let mut sum = pid_status::SwitchLines::default();
+        self.over_threads("status", Feature::Field, threads, most_threads, |text| {
+            pid_status::parse_switches(text).map(|thread| sum.add(&thread))
+        })?;
+        Ok(sum)
+    }
+
+    /// Reads a file that is one thread's, for every thread: the process's own file would be the
+    /// first thread's only.
+    fn over_threads(
+        &self,
+        file: &str,
+        feature: Feature,
+        threads: u32,
+        most_threads: u32,
+        mut add: impl FnMut(&[u8]) -> Result<(), ParseError>,
+    ) -> Result<(), Reason> {
+        if threads <= 1 {
+            return self.parsed(file, feature, add);
+        }
+        if threads > most_threads {
+            return Err(Reason::TooCostly { count: threads.into(), limit: most_threads.into() });
+        }
+        for tid in self.thread_ids()? {
+            match self.parsed(&format!("task/{tid}/{file}"), feature, &mut add) {
+                // A thread that ended took its count with it; the others still count.
+                Ok(()) | Err(Reason::Gone | Reason::KernelLacks(_)) => {}
+                Err(reason) => return Err(reason),
+            }
+        }
+        Ok(())
+    }
+
+    /// The threads that there are now.
+    pub(super) fn thread_ids(&self) -> Result<Vec<u32>, Reason> {
+        let mut tids = Vec::new();
+        let listed = self.context.root.list_ids(&format!("{}/task", self.pid), &mut tids);
+        listed.map_err(|error| self.reason(error, Feature::Field))?;
+        Ok(tids)
+    }
+
+    /// Reads a file that the kernel prints in one piece, and parses it.
+    pub(super) fn parsed<T>(
+        &self,
+        file: &str,
+        feature: Feature,
+        parse: impl FnOnce(&[u8]) -> Result<T, ParseError>,
+    ) -> Result<T, Reason> {
+        let mut room = [0; PIECE_BYTES];
+        let read = self.context.root.read_proc_once(&format!("{}/{file}", self.pid), &mut room);
+        let text = read.map_err(|error| self.reason(error, feature))?;
+        parse(text).map_err(|error| Reason::NotUnderstood(error.shown()))
+    }
+
+    /// Reads a whole file of any length.
+    pub(super) fn whole(&self, file: &str, feature: Feature) -> Result<Vec<u8>, Reason> {
+        let mut text = Vec::new();
+        self.context
+            .root
+            .read_proc(&format!("{}/{file}", self.pid), &mut text)
+            .map_err(|error| self.reason(error, feature))?;
+        Ok(text)
+    }
+
+    /// A file that is missing although the process is there is one that the kernel lacks; else the
+    /// process has ended.
+    pub(super) fn reason(&self, error: ReadError, feature: Feature) -> Reason {
+        match self.context.root.owner_uid(self.pid) {
+            Ok(owner_uid) => error.reason(feature, owner_uid),
+            Err(_) => Reason::Gone,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Everything that is read at one end of the window.
+
+use super::{
+    cgroup_levels::{CgroupEnd, CgroupLevels},
+    missing,
+};
+use crate::{
+    call::Context,
+    instruments::process_files::ProcessFiles,
+    os::clock,
+    proc::{
+        host_stat::{self, HostStat},
+        limits,
+        parse::only_number,
+        pid_io::PidIo,
+        pid_stat::{self, PidStat},
+        pid_status::{self, MemoryLines, SwitchLines},
+        pressure,
+        schedstat::{self, SchedStat},
+    },
+};
+use protocol::{
+    error::AgentError,
+    host_text::HostText,
+    instruments::process_list::State,
+    observed::{Feature, Nature, Observed, Reason, Switch},
+};
+use rustix::io::Errno;
+use std::{collections::BTreeMap, time::Duration};
+
+/// One end of the window.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) line: Line,
+    /// By thread id.
+    pub(super) threads: BTreeMap<u32, Observed<SchedStat>>,
+    pub(super) switches: Observed<SwitchLines>,
+    pub(super) memory: Observed<MemoryLines>,
+    pub(super) io: Observed<PidIo>,
+    pub(super) open_files: Observed<u64>,
+    pub(super) open_files_limit: Observed<u64>,
+    pub(super) cgroup: CgroupEnd,
+    pub(super) host: Observed<HostStat>,
+    pub(super) cpu_pressure: Observed<Duration>,
+    pub(super) io_pressure: Observed<Duration>,
+    pub(super) memory_pressure: Observed<Duration>,
+}
+
+/// The process's line, and when it was read.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// On the monotonic clock.
+    pub(super) at: Duration,
+    pub(super) since_boot: Duration,
+    pub(super) start_ticks: u64,
+    pub(super) parent_pid: u32,
+    pub(super) name: HostText,
+    pub(super) state: State,
+    pub(super) is_kernel_thread: bool,
+    pub(super) threads: u32,
+    pub(super) cpu: Ticks,
+    pub(super) minor_faults: u64,
+    pub(super) major_faults: u64,
+}
+
+/// Time of a process in clock ticks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticks {
+    pub(super) user: u64,
+    pub(super) system: u64,
+    pub(super) children: u64,
+    pub(super) block_delay: Option<u64>,
+}
+
+impl Line {
+    fn of(stat: &PidStat<'_>) -> Self {
+        Self {
+            at: clock::monotonic(),
+            since_boot: clock::since_boot(),
+            start_ticks: stat.start_ticks,
+            parent_pid: stat.parent_pid,
+            name: HostText::new(stat.name),
+            state: State::from_letter(stat.state),
+            is_kernel_thread: stat.is_kernel_thread(),
+            threads: stat.threads,
+            cpu: Ticks {
+                user: stat.user_ticks,
+                system: stat.system_ticks,
+                children: stat.children_ticks,
+                block_delay: stat.block_delay_ticks,
+            },
+            minor_faults: stat.minor_faults,
+            major_faults: stat.major_faults,
+        }
+    }
+}
+
+/// Threads whose context switches are read; a file of 1.4 KB each, twice.
+const SWITCH_THREADS: u32 = 64;
+
+impl End {
+    /// Reads one end of the window.
+    ///
+    /// # Errors
+    ///
+    /// When the process is gone, or the call reached a limit.
+    pub(super) fn read(
+        files: &ProcessFiles<'_, '_>,
+        levels: &CgroupLevels,
+    ) -> Result<Self, AgentError> {
+        let context = files.context;
+        context.check()?;
+        let line = files
+            .parsed("stat", Feature::Field, |text| Ok(Line::of(&pid_stat::parse(text)?)))
+            .map_err(|reason| missing(files.pid, reason))?;
+        Ok(Self {
+            threads: threads(files)?,
+            switches: files.switches(line.threads, SWITCH_THREADS).into(),
+            memory: memory(files, &line),
+            io: files.io().into(),
+            open_files: open_files(files),
+            open_files_limit: open_files_limit(files),
+            cgroup: levels.read(context),
+            host: host_stat::read(context.root).into(),
+            cpu_pressure: some_waited("pressure/cpu", context),
+            io_pressure: some_waited("pressure/io", context),
+            memory_pressure: some_waited("pressure/memory", context),
+            line,
+        })
+    }
+}
+
+/// The scheduler's account of every thread. Their number does not matter: one read each.
+fn threads(files: &ProcessFiles<'_, '_>) -> Result<BTreeMap<u32, Observed<SchedStat>>, AgentError> {
+    const CHECK_EVERY: usize = 256;
+    let tids = files.thread_ids().map_err(|reason| missing(files.pid, reason))?;
+    let mut threads = BTreeMap::new();
+    for (index, tid) in tids.into_iter().enumerate() {
+        if index % CHECK_EVERY == 0 {
+            files.context.check()?;
+        }
+        let path = format!("task/{tid}/schedstat");
+        match files.parsed(&path, Feature::SchedulerStatistics, schedstat::parse) {
+            // It ended between being listed and being read.
+            Err(Reason::Gone) => {}
+            read => {
+                threads.insert(tid, read.into());
+            }
+        }
+    }
+    Ok(threads)
+}
+
+fn memory(files: &ProcessFiles<'_, '_>, line: &Line) -> Observed<MemoryLines> {
+    if line.is_kernel_thread {
+        return Observed::Unknown(Reason::DoesNotApply(Nature::KernelThread));
+    }
+    if line.state == State::Zombie {
+        return Observed::Unknown(Reason::DoesNotApply(Nature::Zombie));
+    }
+    files.parsed("status", Feature::Field, pid_status::parse_memory).into()
+}
+
+fn open_files(files: &ProcessFiles<'_, '_>) -> Observed<u64> {
+    let counted = files.context.root.count_descriptors(files.pid);
+    counted.map_err(|error| files.reason(error, Feature::Field)).into()
+}
+
+fn open_files_limit(files: &ProcessFiles<'_, '_>) -> Observed<u64> {
+    files
+        .parsed("limits", Feature::Field, limits::parse_open_files)
+        .and_then(|limit| limit.ok_or(Reason::NoLimitSet))
+        .into()
+}
+
+/// Time since boot for which some task of the host waited for a resource.
+fn some_waited(path: &str, context: &Context<'_>) -> Observed<Duration> {
+    let mut text = Vec::new();
+    match context.root.read_proc(path, &mut text) {
+        Ok(()) => pressure::parse_some_total(&text)
+            .map_err(|error| Reason::NotUnderstood(error.shown()))
+            .into(),
+        Err(error) if error.0 == Errno::OPNOTSUPP => {
+            Observed::Unknown(Reason::SwitchedOff(Switch::Pressure))
+        }
+        Err(error) => Observed::Unknown(error.reason(Feature::Pressure, 0)),
+    }
+}
+
+/// Whether the kernel records for how long a process waits for block storage.
+///
+/// # Errors
+///
+/// That it is switched off. Kernels before 5.14 have no switch; they recorded it unless booted
+/// with `nodelayacct`.
+pub(super) fn delay_accounting(context: &Context<'_>) -> Result<(), Reason> {
+    let mut text = Vec::new();
+    match context.root.read_proc("sys/kernel/task_delayacct", &mut text) {
+        Ok(()) if only_number(&text) == Ok(0) => Err(Reason::SwitchedOff(Switch::DelayAccounting)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

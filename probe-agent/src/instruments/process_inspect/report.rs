@@ -1,0 +1,344 @@
+//! The report, out of the two ends of the window and what was found in between.
+
+use super::{
+    end::{End, delay_accounting},
+    samples::Sampler,
+};
+use crate::{
+    call::Context,
+    instruments::ownership::{self, Placement, Users},
+    os::clock,
+    proc::{
+        host_stat::HostStat, pid_io::PidIo, pid_stat, pid_status::MemoryLines, schedstat::SchedStat,
+    },
+    rank,
+};
+use protocol::{
+    Report as AnyReport,
+    error::AgentError,
+    host_text::HostText,
+    instruments::{
+        process_inspect::{
+            Cgroup, Cpu, Descriptors, HostContext, Identity, Io, Memory, Report, Request, ThreadRow,
+        },
+        process_list::State,
+    },
+    loss::{Lost, Truncation},
+    message::{Engine, Meta},
+    observed::{Feature, Nature, Observed, Reason},
+    units::{Bytes, PerSecond, Percent},
+    view::json,
+};
+use std::time::Duration;
+
+/// Puts the report together.
+///
+/// # Errors
+///
+/// When the call reached a limit.
+pub(super) fn assemble(
+    request: &Request,
+    first: &End,
+    last: &End,
+    sampler: Sampler<'_, '_>,
+    context: &Context<'_>,
+) -> Result<(Report, Meta), AgentError> {
+    context.check()?;
+    let ends = Ends { first, last, window: last.line.at.saturating_sub(first.line.at) };
+    let (process, redacted) = ends.identity(request, context);
+    let all_threads = ends.threads();
+    let busiest = all_threads.iter().max_by(|left, right| left.demand.total_cmp(&right.demand));
+    let cpu = ends.cpu(busiest, context);
+    let limit = request.threads as usize;
+    let mut page = rank::page(all_threads, |thread| thread.demand, 0, limit);
+    let mut report = Report {
+        process,
+        cpu,
+        waits: sampler.waits(),
+        threads: Vec::new(),
+        memory: ends.memory(),
+        io: ends.io(),
+        descriptors: ends.descriptors(),
+        cgroup: ends.cgroup(),
+        host: ends.host(),
+    };
+    let mut meta = Meta {
+        engine: Engine::Procfs,
+        window_ms: Some(u64::try_from(ends.window.as_millis()).unwrap_or(u64::MAX)),
+        truncation: page.truncation,
+        artifact: None,
+        lost: Lost::default(),
+        overhead: context.overhead(),
+        redacted,
+    };
+    let row = |thread| ends.thread_row(thread, request.pid, &sampler, context);
+    let rows: Vec<ThreadRow> = page.rows.iter().map(row).collect();
+    let budget = context.budget.answer_bytes as usize;
+    rank::fit(
+        &mut page,
+        |thread| thread.demand,
+        budget,
+        |_, shown| {
+            report.threads = rows.iter().take(shown).cloned().collect();
+            json::bytes(&AnyReport::ProcessInspect(report.clone()), &meta)
+        },
+    );
+    report.threads = rows.into_iter().take(page.rows.len()).collect();
+    meta.truncation = truncation(page.truncation, limit);
+    meta.overhead = context.overhead();
+    Ok((report, meta))
+}
+
+/// No thread was asked for: then none was cut either.
+const fn truncation(found: Truncation, limit: usize) -> Truncation {
+    if limit == 0 { Truncation::none(0) } else { found }
+}
+
+/// One thread's account of the window.
+struct Thread {
+    tid: u32,
+    used: Observed<SchedStat>,
+    /// Time on a processor or waiting for one, in nanoseconds; what threads are ranked by.
+    demand: f64,
+}
+
+/// Both ends of the window.
+struct Ends<'e> {
+    first: &'e End,
+    last: &'e End,
+    window: Duration,
+}
+
+impl Ends<'_> {
+    fn identity(&self, request: &Request, context: &Context<'_>) -> (Identity, u32) {
+        let line = &self.last.line;
+        let (command, redacted) = if line.is_kernel_thread {
+            (Observed::Unknown(Reason::DoesNotApply(Nature::KernelThread)), 0)
+        } else {
+            ownership::command(request.pid, context)
+        };
+        let Placement { service, container } = Placement::of(request.pid, context);
+        let identity = Identity {
+            pid: request.pid,
+            start_ticks: line.start_ticks,
+            parent_pid: line.parent_pid,
+            name: line.name.clone(),
+            command,
+            user: Users::read(context.root).of(request.pid, context),
+            service,
+            container,
+            is_kernel_thread: line.is_kernel_thread,
+            state: line.state,
+            threads: line.threads,
+            age_s: line.since_boot.saturating_sub(clock::ticks(line.start_ticks)).as_secs(),
+        };
+        (identity, redacted)
+    }
+
+    /// What every thread used, those born in the window from their birth on.
+    fn threads(&self) -> Vec<Thread> {
+        self.last
+            .threads
+            .iter()
+            .map(|(tid, now)| {
+                let before = self.first.threads.get(tid).cloned();
+                let before = before.unwrap_or(Observed::Known(SchedStat::default()));
+                let used = now.clone().zip(before).map(|(now, before)| now.since(&before));
+                let demand = used
+                    .known()
+                    .map_or(0.0, |used| used.running_ns.saturating_add(used.run_delay_ns) as f64);
+                Thread { tid: *tid, used, demand }
+            })
+            .collect()
+    }
+
+    fn cpu(&self, busiest: Option<&Thread>, context: &Context<'_>) -> Cpu {
+        let (now, before) = (&self.last.line.cpu, &self.first.line.cpu);
+        let ticks = |now: u64, before: u64| {
+            self.share(clock::ticks(now.saturating_sub(before))).unwrap_or_default()
+        };
+        let summed = |part: fn(&SchedStat) -> u64| self.summed(part);
+        let switches = self
+            .last
+            .switches
+            .clone()
+            .zip(self.first.switches.clone())
+            .map(|(now, before)| now.since(&before));
+        let blocked = |thread: &Thread| self.blocked(thread);
+        Cpu {
+            user_pct: ticks(now.user, before.user),
+            system_pct: ticks(now.system, before.system),
+            running_pct: summed(|used| used.running_ns),
+            run_delay_pct: summed(|used| used.run_delay_ns),
+            busiest_thread_blocked_pct: busiest.map_or(Observed::Unknown(Reason::Gone), blocked),
+            children_pct: ticks(now.children, before.children),
+            voluntary_switches_per_s: self.rate(switches.clone().map(|lines| lines.voluntary)),
+            involuntary_switches_per_s: self.rate(switches.map(|lines| lines.involuntary)),
+            block_delay_pct: self.block_delay(context),
+        }
+    }
+
+    /// The sum over all threads, by the scheduler's clock. One that ended in the window took its
+    /// account with it.
+    fn summed(&self, part: fn(&SchedStat) -> u64) -> Observed<Percent> {
+        let mut sum = Observed::Known(0_u64);
+        for thread in self.threads() {
+            sum = sum.zip(thread.used).map(|(sum, used)| sum.saturating_add(part(&used)));
+        }
+        sum.and_then(|sum| self.share(Duration::from_nanos(sum)))
+    }
+
+    fn blocked(&self, thread: &Thread) -> Observed<Percent> {
+        thread.used.clone().and_then(|used| {
+            let wanted = Duration::from_nanos(used.running_ns + used.run_delay_ns);
+            self.share(self.window.saturating_sub(wanted))
+        })
+    }
+
+    fn block_delay(&self, context: &Context<'_>) -> Observed<Percent> {
+        let counted =
+            |end: &End| end.line.cpu.block_delay.ok_or(Reason::KernelLacks(Feature::Field));
+        delay_accounting(context)
+            .and_then(|()| Ok((counted(self.last)?, counted(self.first)?)))
+            .and_then(|(now, before)| self.share(clock::ticks(now.saturating_sub(before))))
+            .into()
+    }
+
+    fn thread_row(
+        &self,
+        thread: &Thread,
+        pid: u32,
+        sampler: &Sampler<'_, '_>,
+        context: &Context<'_>,
+    ) -> ThreadRow {
+        let path = format!("{pid}/task/{}/stat", thread.tid);
+        let mut room = [0; 2048];
+        let line = context.root.read_proc_once(&path, &mut room).ok();
+        let line = line.and_then(|text| pid_stat::parse(text).ok());
+        let share = |part: fn(&SchedStat) -> u64| {
+            thread.used.clone().and_then(|used| self.share(Duration::from_nanos(part(&used))))
+        };
+        ThreadRow {
+            tid: thread.tid,
+            name: line.map(|line| HostText::new(line.name)).unwrap_or_default(),
+            state: line.map_or(State::Dead, |line| State::from_letter(line.state)),
+            running_pct: share(|used| used.running_ns),
+            run_delay_pct: share(|used| used.run_delay_ns),
+            switches_per_s: self.rate(thread.used.clone().map(|used| used.switches)),
+            mostly: sampler.mostly(thread.tid),
+        }
+    }
+
+    fn memory(&self) -> Memory {
+        let now = &self.last.memory;
+        let part = |part: fn(&MemoryLines) -> Option<Bytes>| {
+            now.clone().and_then(|lines| part(&lines).ok_or(Reason::KernelLacks(Feature::Field)))
+        };
+        let faults = |now: u64, before: u64| {
+            PerSecond::over(now.saturating_sub(before), self.window).unwrap_or_default()
+        };
+        Memory {
+            rss_bytes: now.clone().map(|lines| lines.resident),
+            anonymous_bytes: part(|lines| lines.anonymous),
+            file_bytes: part(|lines| lines.file),
+            shared_bytes: part(|lines| lines.shared),
+            swap_bytes: part(|lines| lines.swap),
+            anonymous_growth_bytes_per_s: self.anonymous_growth(),
+            minor_faults_per_s: faults(self.last.line.minor_faults, self.first.line.minor_faults),
+            major_faults_per_s: faults(self.last.line.major_faults, self.first.line.major_faults),
+        }
+    }
+
+    fn anonymous_growth(&self) -> Observed<i64> {
+        let both = self.last.memory.clone().zip(self.first.memory.clone());
+        both.and_then(|(now, before)| {
+            let both = now.anonymous.zip(before.anonymous);
+            let (now, before) = both.ok_or(Reason::KernelLacks(Feature::Field))?;
+            per_second(difference(now.0, before.0), self.window).ok_or(Reason::EmptyWindow)
+        })
+    }
+
+    fn io(&self) -> Io {
+        let both = self.last.io.clone().zip(self.first.io.clone());
+        let rate = |counter: fn(&PidIo) -> u64| {
+            let growth =
+                |(now, before): (PidIo, PidIo)| counter(&now).saturating_sub(counter(&before));
+            self.rate(both.clone().map(growth))
+        };
+        Io {
+            read_calls_bytes_per_s: rate(|io| io.read_calls_bytes),
+            write_calls_bytes_per_s: rate(|io| io.write_calls_bytes),
+            storage_read_bytes_per_s: rate(|io| io.storage_read_bytes),
+            storage_write_bytes_per_s: rate(|io| io.storage_write_bytes),
+            read_calls_per_s: rate(|io| io.read_calls),
+            write_calls_per_s: rate(|io| io.write_calls),
+        }
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        let both = self.last.open_files.clone().zip(self.first.open_files.clone());
+        Descriptors {
+            open: self.last.open_files.clone(),
+            growth: both.map(|(now, before)| difference(now, before)),
+            limit: self.last.open_files_limit.clone(),
+        }
+    }
+
+    fn cgroup(&self) -> Cgroup {
+        let (now, before) = (&self.last.cgroup, &self.first.cgroup);
+        let growth = |now: &Observed<u64>, before: &Observed<u64>| {
+            now.clone().zip(before.clone()).map(|(now, before)| now.saturating_sub(before))
+        };
+        let working_set = now.memory.clone().zip(now.inactive_file.clone());
+        Cgroup {
+            path: now.path.clone(),
+            cpu_quota_cores: now.quota_cores.clone(),
+            throttling: now.throttled_since(before),
+            memory_bytes: now.memory.clone(),
+            working_set_bytes: working_set
+                .map(|(all, inactive)| Bytes(all.0.saturating_sub(inactive.0))),
+            memory_limit_bytes: now.memory_limit.clone(),
+            memory_limit_hits: growth(&now.limit_hits, &before.limit_hits),
+            oom_kills: growth(&now.oom_kills, &before.oom_kills),
+        }
+    }
+
+    fn host(&self) -> HostContext {
+        let delta: Observed<HostStat> = self
+            .last
+            .host
+            .clone()
+            .zip(self.first.host.clone())
+            .map(|(now, before)| now.since(&before));
+        let waited = |now: &Observed<Duration>, before: &Observed<Duration>| {
+            let both = now.clone().zip(before.clone());
+            both.and_then(|(now, before)| self.share(now.saturating_sub(before)))
+        };
+        HostContext {
+            cpus: delta.clone().map(|delta| delta.cpus),
+            cpu_busy_pct: delta.and_then(|delta| delta.share(|delta| delta.not_idle_ticks())),
+            cpu_pressure_pct: waited(&self.last.cpu_pressure, &self.first.cpu_pressure),
+            io_pressure_pct: waited(&self.last.io_pressure, &self.first.io_pressure),
+            memory_pressure_pct: waited(&self.last.memory_pressure, &self.first.memory_pressure),
+        }
+    }
+
+    fn share(&self, time: Duration) -> Result<Percent, Reason> {
+        Percent::of_time(time, self.window).ok_or(Reason::EmptyWindow)
+    }
+
+    fn rate(&self, growth: Observed<u64>) -> Observed<PerSecond> {
+        growth.and_then(|growth| PerSecond::over(growth, self.window).ok_or(Reason::EmptyWindow))
+    }
+}
+
+fn difference(now: u64, before: u64) -> i64 {
+    let grown = i64::try_from(now.saturating_sub(before)).unwrap_or(i64::MAX);
+    let shrunk = i64::try_from(before.saturating_sub(now)).unwrap_or(i64::MAX);
+    grown - shrunk
+}
+
+fn per_second(growth: i64, window: Duration) -> Option<i64> {
+    let millis = i64::try_from(window.as_millis()).ok()?;
+    growth.checked_mul(1000)?.checked_div(millis)
+}

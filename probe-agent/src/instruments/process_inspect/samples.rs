@@ -1,0 +1,244 @@
+//! What the threads wait in, looked at again and again through the window.
+//!
+//! A thread that was not put on a processor since the last look still waits in the same place, so
+//! one small file tells, and the costlier ones are read only for those that moved.
+
+use crate::{
+    instruments::process_files::ProcessFiles,
+    proc::{pid_stat, schedstat, waiting, waiting::SyscallLine},
+};
+use protocol::{
+    host_text::HostText,
+    instruments::{
+        process_inspect::{WaitGroup, WaitKind, Waits},
+        process_list::State,
+    },
+    observed::{Feature, Observed, Reason},
+    units::Percent,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+/// Threads that are looked at each time. Of more, an even spread.
+const SAMPLED_THREADS: usize = 64;
+
+/// Pause between two looks; 23 looks fit into a second. Neither divides nor is divided by the
+/// periods that programs and kernels like.
+const PAUSE: Duration = Duration::from_millis(43);
+
+/// Looks at most, in a long window.
+const MOST_LOOKS: u32 = 100;
+
+/// What one thread was found in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    kind: WaitKind,
+    state: char,
+    channel: Result<HostText, Unreadable>,
+    syscall: Result<HostText, Unreadable>,
+}
+
+/// Why a place has no name; ordered, so that equal places count together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Unreadable {
+    /// The thread did not wait in anything.
+    Nothing,
+    NotPermitted,
+    Missing,
+}
+
+pub(super) struct Sampler<'c, 's> {
+    files: ProcessFiles<'c, 's>,
+    tids: Vec<u32>,
+    threads_total: usize,
+    looks: u32,
+    pause: Duration,
+    /// Where each thread was seen last, and its count of time slices then.
+    last: HashMap<u32, (u64, Place)>,
+    found: BTreeMap<Place, Found>,
+    /// Reason for refused reads, once seen.
+    refusal: Option<Reason>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    times: u32,
+    tids: BTreeSet<u32>,
+}
+
+impl<'c, 's> Sampler<'c, 's> {
+    pub(super) fn new(files: ProcessFiles<'c, 's>, tids: impl Iterator<Item = u32>) -> Self {
+        let all: Vec<u32> = tids.collect();
+        let step = all.len().div_ceil(SAMPLED_THREADS).max(1);
+        Self {
+            files,
+            threads_total: all.len(),
+            tids: all.into_iter().step_by(step).collect(),
+            looks: 0,
+            pause: PAUSE,
+            last: HashMap::new(),
+            found: BTreeMap::new(),
+            refusal: None,
+        }
+    }
+
+    /// When the next look is due, as time since the window's start; `None` when no further one
+    /// fits.
+    pub(super) fn next_at(&mut self, passed: Duration, window: Duration) -> Option<Duration> {
+        self.pause = self.pause.max(window / MOST_LOOKS);
+        let next = passed + self.pause;
+        (next < window && !self.tids.is_empty()).then_some(next)
+    }
+
+    /// Looks at every sampled thread once.
+    pub(super) fn look(&mut self) {
+        self.looks += 1;
+        for tid in self.tids.clone() {
+            if let Some(place) = self.place_of(tid) {
+                let found = self.found.entry(place).or_default();
+                found.times += 1;
+                found.tids.insert(tid);
+            }
+        }
+    }
+
+    /// Where a thread is; `None` when it has ended.
+    fn place_of(&mut self, tid: u32) -> Option<Place> {
+        let path = format!("task/{tid}/schedstat");
+        let stat = self.files.parsed(&path, Feature::SchedulerStatistics, schedstat::parse);
+        let slices = match stat {
+            Ok(stat) => Some(stat.switches),
+            Err(Reason::Gone) => return None,
+            Err(_) => None,
+        };
+        if let Some((last, place)) = self.last.get(&tid)
+            && Some(*last) == slices
+            && place.kind != WaitKind::Running
+        {
+            return Some(place.clone());
+        }
+        let place = self.read_place(tid)?;
+        if let Some(slices) = slices {
+            self.last.insert(tid, (slices, place.clone()));
+        }
+        Some(place)
+    }
+
+    fn read_place(&mut self, tid: u32) -> Option<Place> {
+        let path = format!("task/{tid}/stat");
+        let letter = self
+            .files
+            .parsed(&path, Feature::Field, |text| pid_stat::parse(text).map(|stat| stat.state))
+            .ok()?;
+        let state = State::from_letter(letter);
+        if state == State::Running {
+            return Some(Place {
+                kind: WaitKind::Running,
+                state: state.letter(),
+                channel: Err(Unreadable::Nothing),
+                syscall: Err(Unreadable::Nothing),
+            });
+        }
+        let (line, syscall) = match self.file(tid, "syscall", Feature::SyscallFile) {
+            Ok(text) => {
+                let line = waiting::parse_syscall(&text);
+                (line, name_of(line).ok_or(Unreadable::Nothing))
+            }
+            Err(unreadable) => (SyscallLine::Unknown, Err(unreadable)),
+        };
+        let channel = match self.file(tid, "wchan", Feature::WaitChannel) {
+            // To a reader without permission the kernel shows 0 as well.
+            Ok(text) if text == b"0" && syscall == Err(Unreadable::NotPermitted) => {
+                Err(Unreadable::NotPermitted)
+            }
+            Ok(text) if text == b"0" => Err(Unreadable::Nothing),
+            other => other,
+        };
+        let kind = waiting::kind(state, channel.as_deref().ok(), line);
+        let channel = channel.map(|name| HostText::new(&name));
+        Some(Place { kind, state: state.letter(), channel, syscall })
+    }
+
+    fn file(&mut self, tid: u32, file: &str, feature: Feature) -> Result<Vec<u8>, Unreadable> {
+        let path = format!("task/{tid}/{file}");
+        self.files.parsed(&path, feature, |text| Ok(text.to_vec())).map_err(|reason| match reason {
+            Reason::NotPermitted(_) => {
+                self.refusal.get_or_insert(reason);
+                Unreadable::NotPermitted
+            }
+            Reason::Gone => Unreadable::Nothing,
+            Reason::KernelLacks(_)
+            | Reason::SwitchedOff(_)
+            | Reason::NoLimitSet
+            | Reason::DoesNotApply(_)
+            | Reason::TooCostly { .. }
+            | Reason::NoBaseline
+            | Reason::NotStored
+            | Reason::TimedOut
+            | Reason::Failed { .. }
+            | Reason::NotUnderstood(_)
+            | Reason::EmptyWindow => Unreadable::Missing,
+        })
+    }
+
+    /// What one thread was found in most often.
+    pub(super) fn mostly(&self, tid: u32) -> WaitKind {
+        let of_thread = self.found.iter().filter(|(_, found)| found.tids.contains(&tid));
+        of_thread
+            .max_by_key(|(_, found)| found.times)
+            .map_or(WaitKind::Other, |(place, _)| place.kind)
+    }
+
+    /// All that was found, most often first.
+    pub(super) fn waits(&self) -> Waits {
+        let all: u32 = self.found.values().map(|found| found.times).sum();
+        let mut groups: Vec<(u32, WaitGroup)> = self
+            .found
+            .iter()
+            .map(|(place, found)| (found.times, self.group(place, found, all)))
+            .collect();
+        groups.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
+        Waits {
+            samples: self.looks,
+            threads_sampled: count(self.tids.len()),
+            threads_total: count(self.threads_total),
+            groups: groups.into_iter().map(|(_, group)| group).collect(),
+        }
+    }
+
+    fn group(&self, place: &Place, found: &Found, all: u32) -> WaitGroup {
+        let letter = u8::try_from(place.state).unwrap_or(b'?');
+        WaitGroup {
+            kind: place.kind,
+            state: State::from_letter(letter),
+            channel: self.name(&place.channel, Feature::WaitChannel),
+            syscall: self.name(&place.syscall, Feature::SyscallFile),
+            threads: count(found.tids.len()),
+            share_pct: Percent::of(f64::from(found.times), f64::from(all)).unwrap_or_default(),
+        }
+    }
+
+    fn name(&self, name: &Result<HostText, Unreadable>, feature: Feature) -> Observed<HostText> {
+        match name {
+            Ok(name) => Observed::Known(name.clone()),
+            Err(Unreadable::Nothing) => Observed::Known(HostText::new(b"-")),
+            Err(Unreadable::NotPermitted) => {
+                Observed::Unknown(self.refusal.clone().unwrap_or(Reason::Gone))
+            }
+            Err(Unreadable::Missing) => Observed::Unknown(Reason::KernelLacks(feature)),
+        }
+    }
+}
+
+fn name_of(line: SyscallLine) -> Option<HostText> {
+    match line {
+        SyscallLine::In(call) => Some(HostText::new(call.number.name().as_bytes())),
+        SyscallLine::Running | SyscallLine::Outside | SyscallLine::Unknown => None,
+    }
+}
+
+fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,104 @@
+//! Agent side of `process_list`.
+//!
+//! Three passes over `/proc/PID/stat`: at the start of the window, early in it, and at its end.
+//! The first and the last give every process's counters. The one in between finds those that are
+//! likely to be shown, and only for them the costlier files are read, then and at the end. Ranking
+//! by a column of such a file reads it for every process, at both ends of the window.
+
+mod change;
+mod counters;
+mod groups;
+mod report;
+mod scan;
+mod stored;
+
+use crate::{call::Context, instruments::Collect, rank};
+use change::Changes;
+use counters::Details;
+use protocol::{
+    error::AgentError,
+    instruments::process_list::{Column, GroupBy, ProcessList, Report, Request},
+    message::{Engine, Meta},
+};
+use scan::{Scan, Scanner};
+use std::time::{Duration, Instant};
+
+impl Collect for ProcessList {
+    fn collect(request: Request, context: &Context<'_>) -> Result<(Report, Meta), AgentError> {
+        if let Some(id) = request.artifact {
+            let measured = stored::load(id, context)?;
+            return report::answer(&request, measured, Details::default(), context);
+        }
+        let (measured, details) = measure(&request, context)?;
+        report::answer(&request, measured, details, context)
+    }
+}
+
+/// What was measured, before it is ranked for one question. This is what is stored.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+struct Measured {
+    window_ms: u64,
+    changes: Changes,
+    /// The column that was read for every process beside those of the first pass.
+    ranked_column: Option<Column>,
+    /// What the processes were grouped by; their group is stored with them.
+    grouped_by: GroupBy,
+    engine_is_stored: bool,
+}
+
+impl Measured {
+    const fn engine(&self) -> Engine {
+        if self.engine_is_stored { Engine::Stored } else { Engine::Procfs }
+    }
+}
+
+/// The part of the window after which the likely rows are chosen.
+const EARLY: u32 = 5;
+
+/// The share of its processor time that one pass may take of a call's budget; above, the pass in
+/// between is left out, and with it the columns that need it.
+const PASS_SHARE: u32 = 8;
+
+fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Details), AgentError> {
+    let window = Duration::from_millis(request.window_ms.into());
+    let mut scanner = Scanner::new(request.sort);
+    let started = Instant::now();
+    let first = scanner.pass(context)?;
+    let mut details = Details::default();
+    let budget = Duration::from_millis(context.budget.cpu_ms.into());
+    if request.group_by == GroupBy::Process && context.cpu_spent() < budget / PASS_SHARE {
+        context.wait_until(started, window / EARLY, window)?;
+        details = likely_rows(request, &mut scanner, &first, context)?;
+    }
+    context.wait_until(started, window, window)?;
+    let last = scanner.pass(context)?;
+    let mut changes = Changes::between(&first, &last);
+    groups::assign(request.group_by, &mut changes, context)?;
+    let measured = Measured {
+        window_ms: u64::try_from(last.began.saturating_sub(first.began).as_millis())
+            .unwrap_or(u64::MAX),
+        changes,
+        ranked_column: scanner.column(),
+        grouped_by: request.group_by,
+        engine_is_stored: false,
+    };
+    Ok((measured, details))
+}
+
+/// Chooses the processes that are likely to be shown and reads their costlier files.
+fn likely_rows(
+    request: &Request,
+    scanner: &mut Scanner,
+    first: &Scan,
+    context: &Context<'_>,
+) -> Result<Details, AgentError> {
+    const SPARE: usize = 16;
+    const MOST: usize = 400;
+    let early = scanner.pass(context)?;
+    let changes = Changes::between(first, &early);
+    let wanted = (request.offset as usize).saturating_add(request.limit as usize);
+    let many = wanted.saturating_mul(2).saturating_add(SPARE).min(MOST);
+    let weight = |change: &change::Change| change.weight(request.sort);
+    let likely = rank::page(changes.processes, weight, 0, many).rows;
+    Details::begin(&likely, context)
+}

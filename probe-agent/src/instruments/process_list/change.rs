@@ -1,0 +1,296 @@
+//! What every process did between two passes.
+
+use super::scan::{Sample, Scan};
+use crate::{os::clock, proc::host_stat::HostStat};
+use protocol::{
+    host_text::HostText,
+    instruments::process_list::{Column, State},
+    loss::Lost,
+    observed::{Observed, Reason},
+    units::{PerSecond, Percent},
+};
+use serde::{Deserialize, Serialize};
+use std::{collections::HashMap, time::Duration};
+
+/// Everything that changed between two passes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Changes {
+    /// The processes of the later pass, the largest first.
+    pub(super) processes: Vec<Change>,
+    /// Processes of the earlier pass that are gone.
+    pub(super) died: u32,
+    /// Processor time of processes that ended, as far as a parent still there waited for them.
+    pub(super) ended_cpu: Duration,
+    pub(super) host: HostChange,
+    pub(super) lost: Lost,
+}
+
+/// What one process did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Change {
+    pub(super) pid: u32,
+    pub(super) start_ticks: u64,
+    pub(super) name: HostText,
+    pub(super) state: State,
+    pub(super) is_kernel_thread: bool,
+    pub(super) born: bool,
+    /// The time over which it was seen: between the two passes, or since its birth.
+    pub(super) seen: Duration,
+    /// How old it is at the later pass.
+    pub(super) age: Duration,
+    pub(super) user: Duration,
+    pub(super) system: Duration,
+    pub(super) children: Duration,
+    pub(super) minor_faults: u64,
+    pub(super) major_faults: u64,
+    pub(super) threads: u32,
+    pub(super) resident_pages: u64,
+    /// Growth of the counter behind the column to rank by, where that has a file of its own.
+    pub(super) ranked: Option<Observed<u64>>,
+    /// Its group, where rows are groups.
+    pub(super) group: Option<HostText>,
+}
+
+/// What the machine did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct HostChange {
+    pub(super) cpus: Observed<u32>,
+    pub(super) busy_pct: Observed<Percent>,
+    pub(super) steal_pct: Observed<Percent>,
+    pub(super) forks_per_s: Observed<PerSecond>,
+    /// Time in which a processor did something for this machine.
+    pub(super) busy: Observed<Duration>,
+}
+
+impl Change {
+    /// What it counts for in a ranking by `column`; larger ranks higher.
+    pub(super) fn weight(&self, column: Column) -> f64 {
+        let share = |time: Duration| per(time.as_secs_f64(), self.seen);
+        match column {
+            Column::Cpu => share(self.user + self.system),
+            Column::User => share(self.user),
+            Column::System => share(self.system),
+            Column::ChildrenCpu => share(self.children),
+            Column::Rss => self.resident_pages as f64,
+            Column::Threads => f64::from(self.threads),
+            Column::MinorFaults => per(self.minor_faults as f64, self.seen),
+            Column::MajorFaults => per(self.major_faults as f64, self.seen),
+            Column::Youngest => 1.0 / self.age.as_secs_f64().max(0.001),
+            Column::RunDelay | Column::Read | Column::Write | Column::Switches => {
+                let growth = self.ranked.as_ref().and_then(Observed::known);
+                growth.map_or(-1.0, |growth| per(*growth as f64, self.seen))
+            }
+        }
+    }
+}
+
+/// A rate, zero for an empty window: only for ordering.
+fn per(amount: f64, window: Duration) -> f64 {
+    let seconds = window.as_secs_f64();
+    if seconds > 0.0 { amount / seconds } else { 0.0 }
+}
+
+impl Changes {
+    /// Compares two passes. A pid that was reused in between is two processes: one died, one was
+    /// born.
+    pub(super) fn between(first: &Scan, last: &Scan) -> Self {
+        let mut earlier = first.samples.iter().peekable();
+        let mut processes = Vec::with_capacity(last.samples.len());
+        let mut died = Vec::new();
+        for sample in &last.samples {
+            while let Some(gone) = earlier.next_if(|earlier| earlier.pid < sample.pid) {
+                died.push(gone);
+            }
+            let same_pid = earlier.next_if(|earlier| earlier.pid == sample.pid);
+            let before = match same_pid {
+                Some(before) if before.start_ticks == sample.start_ticks => Some(before),
+                Some(replaced) => {
+                    died.push(replaced);
+                    None
+                }
+                None => None,
+            };
+            processes.push(change(sample, before, last));
+        }
+        died.extend(earlier);
+        // Of processes that weigh the same, mostly nothing, the larger ones are of more interest.
+        processes.sort_by_key(|process| std::cmp::Reverse(process.resident_pages));
+        let ended_cpu = settle_children(&mut processes, &died);
+        Self {
+            died: u32::try_from(died.len()).unwrap_or(u32::MAX),
+            processes,
+            ended_cpu,
+            host: HostChange::between(first, last),
+            lost: Lost { vanished: last.lost.vanished, malformed: last.lost.malformed, items: 0 },
+        }
+    }
+}
+
+fn change(sample: &Sample, before: Option<&Sample>, last: &Scan) -> Change {
+    // A process that was not there before has done since its birth all that its counters say.
+    let age = (last.began_since_boot + sample.at.saturating_sub(last.began))
+        .saturating_sub(clock::ticks(sample.start_ticks));
+    let seen = before.map_or(age, |before| sample.at.saturating_sub(before.at));
+    let grown =
+        |counter: fn(&Sample) -> u64| counter(sample).saturating_sub(before.map_or(0, counter));
+    Change {
+        pid: sample.pid,
+        start_ticks: sample.start_ticks,
+        name: last.name(sample),
+        state: State::from_letter(sample.state),
+        is_kernel_thread: sample.is_kernel_thread,
+        born: before.is_none(),
+        seen,
+        age,
+        user: clock::ticks(grown(|sample| sample.user_ticks)),
+        system: clock::ticks(grown(|sample| sample.system_ticks)),
+        children: clock::ticks(grown(|sample| sample.children_ticks)),
+        minor_faults: grown(|sample| sample.minor_faults),
+        major_faults: grown(|sample| sample.major_faults),
+        threads: sample.threads,
+        resident_pages: sample.resident_pages,
+        ranked: sample.ranked.clone().map(|now| growth(now, before)),
+        group: None,
+    }
+}
+
+fn growth(now: Observed<u64>, before: Option<&Sample>) -> Observed<u64> {
+    let earlier = match before.map(|before| before.ranked.clone()) {
+        None => Observed::Known(0),
+        Some(earlier) => earlier.unwrap_or(Observed::Unknown(Reason::NoBaseline)),
+    };
+    now.zip(earlier).map(|(now, earlier)| now.saturating_sub(earlier))
+}
+
+/// Takes out of the parents' children time what those children had used before the window: the
+/// kernel adds a child's whole life to its parent when the parent waits for it. Returns the sum
+/// that is left, the time used in the window by processes that ended.
+fn settle_children(processes: &mut [Change], died: &[&Sample]) -> Duration {
+    let parents: HashMap<u32, u32> =
+        died.iter().map(|sample| (sample.pid, sample.parent_pid)).collect();
+    let mut before_window: HashMap<u32, Duration> = HashMap::new();
+    for sample in died {
+        // Up to the nearest ancestor that is still there; it got the time of all below.
+        let mut parent = sample.parent_pid;
+        let mut steps = 0;
+        while let Some(next) = parents.get(&parent).filter(|_| steps < died.len()) {
+            parent = *next;
+            steps += 1;
+        }
+        let used = sample.user_ticks + sample.system_ticks + sample.children_ticks;
+        *before_window.entry(parent).or_default() += clock::ticks(used);
+    }
+    let mut sum = Duration::ZERO;
+    for process in processes {
+        let used = before_window.get(&process.pid).copied().unwrap_or_default();
+        process.children = process.children.saturating_sub(used);
+        sum += process.children;
+    }
+    sum
+}
+
+impl HostChange {
+    fn between(first: &Scan, last: &Scan) -> Self {
+        let window = last.began.saturating_sub(first.began);
+        let delta: Observed<HostStat> =
+            last.host.clone().zip(first.host.clone()).map(|(last, first)| last.since(&first));
+        let share =
+            |ticks: fn(&HostStat) -> u64| delta.clone().and_then(|delta| delta.share(ticks));
+        let forks = |delta: HostStat| PerSecond::over(delta.forks, window).unwrap_or_default();
+        Self {
+            cpus: delta.clone().map(|delta| delta.cpus),
+            busy_pct: share(HostStat::not_idle_ticks),
+            steal_pct: share(|delta| delta.steal_ticks),
+            forks_per_s: delta.clone().map(forks),
+            busy: delta.map(|delta| clock::ticks(delta.busy_ticks())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(pid: u32, start_ticks: u64, parent_pid: u32, at_ms: u64) -> Sample {
+        Sample {
+            pid,
+            start_ticks,
+            parent_pid,
+            state: b'S',
+            is_kernel_thread: false,
+            user_ticks: 0,
+            system_ticks: 0,
+            children_ticks: 0,
+            minor_faults: 0,
+            major_faults: 0,
+            threads: 1,
+            resident_pages: 1,
+            name: 0..0,
+            ranked: None,
+            at: Duration::from_millis(at_ms),
+        }
+    }
+
+    fn scan(at_ms: u64, samples: Vec<Sample>) -> Scan {
+        Scan::of(samples, Duration::from_millis(at_ms), Duration::from_millis(at_ms))
+    }
+
+    #[test]
+    fn a_process_busy_only_now_outranks_one_that_was_busy_for_weeks() {
+        let mut veteran = sample(1, 0, 0, 0);
+        veteran.user_ticks = 100_000_000;
+        let mut sleeper = sample(2, 0, 0, 0);
+        sleeper.user_ticks = 5;
+        let first = scan(0, vec![veteran.clone(), sleeper.clone()]);
+        veteran.at = Duration::from_secs(1);
+        sleeper.at = Duration::from_secs(1);
+        sleeper.user_ticks += 100;
+        let changes = Changes::between(&first, &scan(1000, vec![veteran, sleeper]));
+        let weights: Vec<f64> =
+            changes.processes.iter().map(|change| change.weight(Column::Cpu)).collect();
+        assert_eq!(weights, [0.0, 1.0]);
+    }
+
+    #[test]
+    fn a_reused_pid_is_two_processes() {
+        let mut old = sample(7, 100, 1, 0);
+        old.user_ticks = 1_000_000;
+        let first = scan(100_000, vec![old]);
+        let mut new = sample(7, 10_050, 1, 101_000);
+        new.user_ticks = 25;
+        let changes = Changes::between(&first, &scan(101_000, vec![new]));
+        let [process] = changes.processes.as_slice() else { panic!("one process") };
+        assert!(process.born && changes.died == 1);
+        // Born half a second before it was read: a quarter second of time is half of its life.
+        assert_eq!(process.seen, Duration::from_millis(500));
+        assert_eq!(process.weight(Column::Cpu), 0.5);
+    }
+
+    #[test]
+    fn counters_that_step_back_are_no_growth() {
+        let mut before = sample(7, 100, 1, 0);
+        before.user_ticks = 50;
+        let mut after = sample(7, 100, 1, 1000);
+        after.user_ticks = 49;
+        let changes = Changes::between(&scan(0, vec![before]), &scan(1000, vec![after]));
+        assert_eq!(changes.processes[0].user, Duration::ZERO);
+    }
+
+    #[test]
+    fn children_that_ended_count_only_for_the_window() {
+        // A child with 3 s of life before the window uses 0.5 s more, ends, and its parent waits.
+        let parent = sample(10, 1, 1, 0);
+        let mut child = sample(11, 2, 10, 0);
+        child.user_ticks = 300;
+        // A grandchild of 1 s ends together with its own parent.
+        let mut grandchild = sample(12, 3, 11, 0);
+        grandchild.system_ticks = 100;
+        let first = scan(0, vec![parent.clone(), child, grandchild]);
+        let mut after = sample(10, 1, 1, 1000);
+        after.children_ticks = 300 + 100 + 50;
+        let changes = Changes::between(&first, &scan(1000, vec![after]));
+        assert_eq!(changes.died, 2);
+        assert_eq!(changes.ended_cpu, Duration::from_millis(500));
+        assert_eq!(changes.processes[0].children, Duration::from_millis(500));
+    }
+}

@@ -1,0 +1,356 @@
+//! The answer to one question about a measurement: ranked, filled in, cut to its budget.
+
+use super::{
+    Measured,
+    change::Change,
+    counters::{Counters, Details},
+    groups, stored,
+};
+use crate::{
+    call::Context,
+    instruments::ownership::{self, Placement, Users},
+    os::clock,
+    rank,
+    rank::Page,
+};
+use protocol::{
+    Report as AnyReport,
+    error::AgentError,
+    host_text::HostText,
+    instruments::process_list::{
+        Census, Column, GroupBy, Host, ProcessRow, Report, Request, State,
+    },
+    loss::Truncation,
+    message::Meta,
+    observed::{Nature, Observed, Reason},
+    parameter::InvalidParameter,
+    units::{Bytes, PerSecond, Percent},
+    view::json,
+};
+use std::time::Duration;
+
+/// Ranks, fills in and cuts.
+///
+/// # Errors
+///
+/// When a stored measurement does not hold what is asked of it, or the call reached a limit.
+pub(super) fn answer(
+    request: &Request,
+    measured: Measured,
+    details: Details,
+    context: &Context<'_>,
+) -> Result<(Report, Meta), AgentError> {
+    check_stored(request, &measured)?;
+    let artifact = match request.artifact {
+        Some(id) => Some(id),
+        None => stored::keep(&measured, context),
+    };
+    let detail_window = details.began.map(|began| clock::monotonic().saturating_sub(began));
+    let mut answer = Answer {
+        report: empty_report(request, &measured, detail_window),
+        meta: Meta {
+            engine: measured.engine(),
+            window_ms: Some(measured.window_ms),
+            truncation: Truncation::none(0),
+            artifact,
+            lost: measured.changes.lost,
+            overhead: context.overhead(),
+            redacted: 0,
+        },
+    };
+    let (offset, limit) = (request.offset as usize, request.limit as usize);
+    let budget = context.budget.answer_bytes as usize;
+    if request.group_by == GroupBy::Process {
+        let weight = |change: &Change| change.weight(request.sort);
+        let page = rank::page(measured.changes.processes, weight, offset, limit);
+        answer.fill_processes(page, request, &details, budget, context)?;
+    } else {
+        let window = Duration::from_millis(measured.window_ms);
+        let all = groups::add_up(&measured.changes.processes, request.sort, window);
+        let page = rank::page(all, |group| group.weight, offset, limit);
+        answer.fill_groups(page, budget);
+    }
+    if !can_be_added_up(request.sort) {
+        answer.meta.truncation.weight_cut_pct = None;
+    }
+    answer.meta.overhead = context.overhead();
+    Ok((answer.report, answer.meta))
+}
+
+/// Whether a share of the sum over processes has a meaning for a column.
+const fn can_be_added_up(column: Column) -> bool {
+    !matches!(column, Column::Rss | Column::Youngest)
+}
+
+/// A stored measurement holds every column of the first pass, and what else was read for it.
+fn check_stored(request: &Request, measured: &Measured) -> Result<(), AgentError> {
+    let refuse = |name: &'static str, value: String, expected: String| {
+        Err(AgentError::InvalidParameter(InvalidParameter {
+            name: name.into(),
+            value: value.into(),
+            expected: expected.into(),
+        }))
+    };
+    if super::counters::needs_own_file(request.sort) && measured.ranked_column != Some(request.sort)
+    {
+        return refuse(
+            "sort",
+            name(&request.sort),
+            "a column that was read for every process; measure again to rank by this one"
+                .to_owned(),
+        );
+    }
+    if request.group_by != GroupBy::Process && measured.grouped_by != request.group_by {
+        return refuse(
+            "group_by",
+            name(&request.group_by),
+            "the grouping of the stored measurement; measure again with another".to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// A parameter's value as the caller wrote it.
+fn name(value: &impl serde::Serialize) -> String {
+    let name = serde_json::to_value(value).unwrap_or_default();
+    name.as_str().unwrap_or_default().to_owned()
+}
+
+fn empty_report(request: &Request, measured: &Measured, detail_window: Option<Duration>) -> Report {
+    let changes = &measured.changes;
+    let sum = |part: fn(&Change) -> Duration| changes.processes.iter().map(part).sum::<Duration>();
+    let count = |of: fn(&Change) -> u32| changes.processes.iter().map(of).sum::<u32>();
+    let cpu = sum(|change| change.user + change.system);
+    let attributed = cpu + changes.ended_cpu;
+    let host = &changes.host;
+    Report {
+        host: Host {
+            cpus: host.cpus.clone(),
+            cpu_busy_pct: host.busy_pct.clone(),
+            cpu_steal_pct: host.steal_pct.clone(),
+            forks_per_s: host.forks_per_s.clone(),
+        },
+        census: Census {
+            processes: count(|_| 1),
+            threads: count(|change| change.threads),
+            born: count(|change| change.born.into()),
+            died: changes.died,
+            cpu_ms: millis(cpu),
+            ended_cpu_ms: millis(changes.ended_cpu),
+            unattributed_cpu_ms: host
+                .busy
+                .clone()
+                .map(|busy| millis(busy.saturating_sub(attributed))),
+        },
+        sorted_by: request.sort,
+        processes: Vec::new(),
+        groups: Vec::new(),
+        detail_window_ms: detail_window.map(millis),
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// An answer that is being filled.
+struct Answer {
+    report: Report,
+    meta: Meta,
+}
+
+impl Answer {
+    fn fill_processes(
+        &mut self,
+        page: Page<Change>,
+        request: &Request,
+        details: &Details,
+        budget: usize,
+        context: &Context<'_>,
+    ) -> Result<(), AgentError> {
+        let mut users = Users::read(context.root);
+        let mut rows = Vec::with_capacity(page.rows.len());
+        for change in page.rows {
+            context.check()?;
+            let weight = change.weight(request.sort);
+            let (row, redacted) = row(&change, details, &mut users, request, context);
+            rows.push((row, weight, redacted));
+        }
+        let mut page = Page { rows, truncation: page.truncation };
+        self.meta.truncation = page.truncation;
+        self.meta.redacted = page.rows.iter().map(|(_, _, redacted)| redacted).sum();
+        rank::fit(
+            &mut page,
+            |(_, weight, _)| *weight,
+            budget,
+            |page, rows| {
+                let shown = page.rows.iter().take(rows);
+                self.report.processes = shown.map(|(row, _, _)| row.clone()).collect();
+                json::bytes(&AnyReport::ProcessList(self.report.clone()), &self.meta)
+            },
+        );
+        self.meta.truncation = page.truncation;
+        self.meta.redacted = page.rows.iter().map(|(_, _, redacted)| redacted).sum();
+        self.report.processes = page.rows.into_iter().map(|(row, _, _)| row).collect();
+        Ok(())
+    }
+
+    fn fill_groups(&mut self, mut page: Page<groups::Group>, budget: usize) {
+        self.report.detail_window_ms = None;
+        self.meta.truncation = page.truncation;
+        rank::fit(
+            &mut page,
+            |group| group.weight,
+            budget,
+            |page, rows| {
+                let shown = page.rows.iter().take(rows);
+                self.report.groups = shown.map(|group| group.row.clone()).collect();
+                json::bytes(&AnyReport::ProcessList(self.report.clone()), &self.meta)
+            },
+        );
+        self.meta.truncation = page.truncation;
+        self.report.groups = page.rows.into_iter().map(|group| group.row).collect();
+    }
+}
+
+/// One row, and how many secrets were taken out of it.
+fn row(
+    change: &Change,
+    details: &Details,
+    users: &mut Users,
+    request: &Request,
+    context: &Context<'_>,
+) -> (ProcessRow, u32) {
+    let share = |time| Percent::of_time(time, change.seen).unwrap_or_default();
+    let rate = |count| PerSecond::over(count, change.seen).unwrap_or_default();
+    let rates = Rates::of(change, details, request, context);
+    let Placement { service, container } = Placement::of(change.pid, context);
+    let (command, redacted) = command(change, context);
+    let page_bytes = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+    let row = ProcessRow {
+        pid: change.pid,
+        start_ticks: change.start_ticks,
+        name: change.name.clone(),
+        command,
+        user: users.of(change.pid, context),
+        service,
+        container,
+        state: change.state,
+        born: change.born,
+        cpu_pct: share(change.user + change.system),
+        user_pct: share(change.user),
+        system_pct: share(change.system),
+        children_cpu_pct: share(change.children),
+        run_delay_pct: rates.run_delay_pct,
+        rss_bytes: Bytes(change.resident_pages.saturating_mul(page_bytes)),
+        threads: change.threads,
+        minor_faults_per_s: rate(change.minor_faults),
+        major_faults_per_s: rate(change.major_faults),
+        read_bytes_per_s: rates.read,
+        write_bytes_per_s: rates.write,
+        voluntary_switches_per_s: rates.voluntary,
+        involuntary_switches_per_s: rates.involuntary,
+        age_s: change.age.as_secs(),
+    };
+    (row, redacted)
+}
+
+/// The columns that have a file of their own.
+struct Rates {
+    run_delay_pct: Observed<Percent>,
+    read: Observed<PerSecond>,
+    write: Observed<PerSecond>,
+    voluntary: Observed<PerSecond>,
+    involuntary: Observed<PerSecond>,
+}
+
+impl Rates {
+    fn of(change: &Change, details: &Details, request: &Request, context: &Context<'_>) -> Self {
+        let mut rates = match details.of(change) {
+            Some(begun) => {
+                Self::between(begun, &Counters::read(change.pid, change.threads, context))
+            }
+            None if request.artifact.is_some() => Self::unknown(&Reason::NotStored),
+            None => Self::unknown(&Reason::NoBaseline),
+        };
+        // The column that ranks was read for every process, over the whole window.
+        if let Some(ranked) = change.ranked.clone() {
+            let rate = |ranked: Observed<u64>| {
+                ranked.and_then(|growth| {
+                    PerSecond::over(growth, change.seen).ok_or(Reason::EmptyWindow)
+                })
+            };
+            match request.sort {
+                Column::Read => rates.read = rate(ranked),
+                Column::Write => rates.write = rate(ranked),
+                Column::RunDelay => {
+                    rates.run_delay_pct = ranked.and_then(|ns| delay(ns, change.seen));
+                }
+                Column::Switches
+                | Column::Cpu
+                | Column::User
+                | Column::System
+                | Column::ChildrenCpu
+                | Column::Rss
+                | Column::Threads
+                | Column::MinorFaults
+                | Column::MajorFaults
+                | Column::Youngest => {}
+            }
+        }
+        rates
+    }
+
+    fn between(begun: &Counters, now: &Counters) -> Self {
+        let window = now.at.saturating_sub(begun.at);
+        let growth = |now: &Observed<u64>, begun: &Observed<u64>| {
+            now.clone().zip(begun.clone()).map(|(now, begun)| now.saturating_sub(begun))
+        };
+        let rate = |now, begun| {
+            growth(now, begun)
+                .and_then(|growth| PerSecond::over(growth, window).ok_or(Reason::EmptyWindow))
+        };
+        Self {
+            run_delay_pct: growth(&now.run_delay_ns, &begun.run_delay_ns)
+                .and_then(|ns| delay(ns, window)),
+            read: rate(&now.read_bytes, &begun.read_bytes),
+            write: rate(&now.write_bytes, &begun.write_bytes),
+            voluntary: rate(&now.voluntary, &begun.voluntary),
+            involuntary: rate(&now.involuntary, &begun.involuntary),
+        }
+    }
+
+    fn unknown(reason: &Reason) -> Self {
+        Self {
+            run_delay_pct: Observed::Unknown(reason.clone()),
+            read: Observed::Unknown(reason.clone()),
+            write: Observed::Unknown(reason.clone()),
+            voluntary: Observed::Unknown(reason.clone()),
+            involuntary: Observed::Unknown(reason.clone()),
+        }
+    }
+}
+
+fn delay(ns: u64, window: Duration) -> Result<Percent, Reason> {
+    Percent::of_time(Duration::from_nanos(ns), window).ok_or(Reason::EmptyWindow)
+}
+
+/// The arguments, secrets taken out, and how many were.
+fn command(change: &Change, context: &Context<'_>) -> (Observed<HostText>, u32) {
+    let nature = match change.state {
+        _ if change.is_kernel_thread => Some(Nature::KernelThread),
+        State::Zombie => Some(Nature::Zombie),
+        State::Running
+        | State::Sleeping
+        | State::UninterruptibleSleep
+        | State::Stopped
+        | State::Traced
+        | State::Idle
+        | State::Dead
+        | State::Other => None,
+    };
+    match nature {
+        Some(nature) => (Observed::Unknown(Reason::DoesNotApply(nature)), 0),
+        None => ownership::command(change.pid, context),
+    }
+}

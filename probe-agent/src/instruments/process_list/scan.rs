@@ -1,0 +1,183 @@
+//! One pass over all processes.
+
+use super::counters;
+use crate::{
+    call::Context,
+    os::clock,
+    proc::{host_stat, host_stat::HostStat, pid_stat, pid_stat::PidStat},
+};
+use protocol::{
+    error::AgentError,
+    host_text::HostText,
+    instruments::process_list::Column,
+    loss::Lost,
+    observed::{Feature, Observed},
+};
+use std::{fmt::Write as _, time::Duration};
+
+/// A process at one instant.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    pub(super) pid: u32,
+    pub(super) start_ticks: u64,
+    pub(super) parent_pid: u32,
+    pub(super) state: u8,
+    pub(super) is_kernel_thread: bool,
+    pub(super) user_ticks: u64,
+    pub(super) system_ticks: u64,
+    pub(super) children_ticks: u64,
+    pub(super) minor_faults: u64,
+    pub(super) major_faults: u64,
+    pub(super) threads: u32,
+    pub(super) resident_pages: u64,
+    /// Where its name stands in [`Scan::names`].
+    pub(super) name: std::ops::Range<u32>,
+    /// The counter behind the column to rank by, where that needs another file.
+    pub(super) ranked: Option<Observed<u64>>,
+    /// When it was read, on the monotonic clock. On a large host a pass takes long enough that one
+    /// time for all would falsify rates.
+    pub(super) at: Duration,
+}
+
+/// All processes, each at its own instant.
+#[derive(Debug)]
+pub(super) struct Scan {
+    /// By ascending pid.
+    pub(super) samples: Vec<Sample>,
+    /// The names of all, one after another, raw.
+    names: Vec<u8>,
+    pub(super) host: Observed<HostStat>,
+    pub(super) lost: Lost,
+    /// When the pass began, on the monotonic clock.
+    pub(super) began: Duration,
+    /// The same instant as time since boot, the zero point of a process's start.
+    pub(super) began_since_boot: Duration,
+}
+
+impl Scan {
+    pub(super) fn name(&self, sample: &Sample) -> HostText {
+        let range = sample.name.start as usize..sample.name.end as usize;
+        HostText::new(self.names.get(range).unwrap_or_default())
+    }
+}
+
+/// Reads all processes, again and again, with buffers that are kept.
+#[derive(Debug)]
+pub(super) struct Scanner {
+    column: Option<Column>,
+    pids: Vec<u32>,
+    path: String,
+    buffer: Vec<u8>,
+}
+
+/// Room for one line of `/proc/PID/stat`: 52 numbers and a name.
+const LINE_BYTES: usize = 2048;
+
+/// Processes between two looks at the clock and at the call's limits.
+const CHECK_EVERY: usize = 256;
+
+impl Scanner {
+    /// A scanner that reads what ranking by `sort` needs.
+    pub(super) fn new(sort: Column) -> Self {
+        Self {
+            column: counters::needs_own_file(sort).then_some(sort),
+            pids: Vec::new(),
+            path: String::with_capacity(32),
+            buffer: vec![0; LINE_BYTES],
+        }
+    }
+
+    /// The column that is read beside those of `/proc/PID/stat`.
+    pub(super) const fn column(&self) -> Option<Column> {
+        self.column
+    }
+
+    /// Reads every process once.
+    ///
+    /// # Errors
+    ///
+    /// When `/proc` cannot be listed, or the call reached a limit.
+    pub(super) fn pass(&mut self, context: &Context<'_>) -> Result<Scan, AgentError> {
+        let mut scan = Scan {
+            samples: Vec::new(),
+            names: Vec::new(),
+            host: host_stat::read(context.root).into(),
+            lost: Lost::default(),
+            began: clock::monotonic(),
+            began_since_boot: clock::since_boot(),
+        };
+        context.root.list_ids(".", &mut self.pids).map_err(|error| AgentError::Unreadable {
+            path: HostText::new(b"/proc"),
+            reason: error.reason(Feature::Field, 0),
+        })?;
+        scan.samples.reserve_exact(self.pids.len());
+        scan.names.reserve_exact(self.pids.len() * 12);
+        let pids = std::mem::take(&mut self.pids);
+        for (index, pid) in pids.iter().enumerate() {
+            if index % CHECK_EVERY == 0 {
+                context.check()?;
+            }
+            self.read_process(*pid, context, &mut scan);
+        }
+        self.pids = pids;
+        scan.samples.sort_unstable_by_key(|sample| sample.pid);
+        Ok(scan)
+    }
+
+    fn read_process(&mut self, pid: u32, context: &Context<'_>, scan: &mut Scan) {
+        self.path.clear();
+        // Writing to a String cannot fail.
+        let _ = write!(self.path, "{pid}/stat");
+        let Ok(text) = context.root.read_proc_once(&self.path, &mut self.buffer) else {
+            scan.lost.vanished += 1;
+            return;
+        };
+        let Ok(stat) = pid_stat::parse(text) else {
+            scan.lost.malformed += 1;
+            return;
+        };
+        let start = u32::try_from(scan.names.len()).unwrap_or(u32::MAX);
+        scan.names.extend_from_slice(stat.name);
+        let end = u32::try_from(scan.names.len()).unwrap_or(u32::MAX);
+        let mut sample = sample(pid, &stat, start..end);
+        if let Some(column) = self.column {
+            sample.ranked = counters::ranked(column, pid, sample.threads, context);
+        }
+        scan.samples.push(sample);
+    }
+}
+
+fn sample(pid: u32, stat: &PidStat<'_>, name: std::ops::Range<u32>) -> Sample {
+    Sample {
+        pid,
+        start_ticks: stat.start_ticks,
+        parent_pid: stat.parent_pid,
+        state: stat.state,
+        is_kernel_thread: stat.is_kernel_thread(),
+        user_ticks: stat.user_ticks,
+        system_ticks: stat.system_ticks,
+        children_ticks: stat.children_ticks,
+        minor_faults: stat.minor_faults,
+        major_faults: stat.major_faults,
+        threads: stat.threads,
+        resident_pages: stat.resident_pages,
+        name,
+        ranked: None,
+        at: clock::monotonic(),
+    }
+}
+
+#[cfg(test)]
+impl Scan {
+    /// A pass that was made up.
+    pub(super) fn of(samples: Vec<Sample>, began: Duration, began_since_boot: Duration) -> Self {
+        Self {
+            samples,
+            names: Vec::new(),
+            host: Observed::Unknown(protocol::observed::Reason::EmptyWindow),
+            lost: Lost::default(),
+            began,
+            began_since_boot,
+        }
+    }
+}

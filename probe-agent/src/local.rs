@@ -1,0 +1,127 @@
+//! One question, asked by a person on the machine itself.
+
+use crate::{
+    artifacts::Artifacts,
+    call::{Context, Listener, Withdrawal},
+    command_line::Question,
+    exit, instruments,
+    proc::Root,
+};
+use protocol::{
+    InstrumentId, Request,
+    budget::Budget,
+    error::AgentError,
+    message::{Answer, Progress, RequestId, Streamed},
+    view::{
+        json::{self, MetaView},
+        text::{self, Style},
+    },
+};
+use rustix::termios::isatty;
+use std::{
+    io::Write as _,
+    sync::{Arc, Mutex},
+};
+
+/// Answers the question. Returns the process's exit code.
+pub fn run(question: &Question) -> i32 {
+    let request = match read(question) {
+        Ok(request) => request,
+        Err(error) => return complain(&error, exit::USAGE),
+    };
+    match answer(request) {
+        Ok(answer) => print(&shown(&answer, question.json)),
+        Err(error) => {
+            let remedy = error.remedy().map(|remedy| format!("\n{remedy}")).unwrap_or_default();
+            complain(&format!("{error}{remedy}"), exit::NO_ANSWER)
+        }
+    }
+}
+
+fn read(question: &Question) -> Result<Request, String> {
+    let names: Vec<&str> = InstrumentId::ALL.iter().map(|id| id.name()).collect();
+    let id = InstrumentId::ALL.iter().find(|id| id.name() == question.tool).ok_or_else(|| {
+        let shown = protocol::host_text::HostText::new(question.tool.as_bytes());
+        format!("no tool is called `{shown}`; there are {}", names.join(", "))
+    })?;
+    let parameters: serde_json::Value = serde_json::from_str(&question.parameters)
+        .map_err(|error| format!("--params is not JSON: {error}"))?;
+    let request = id.request(parameters).map_err(|error| format!("{}: {error}", id.name()))?;
+    request.check().map_err(|error| format!("{}: {error}", id.name()))?;
+    Ok(request)
+}
+
+fn answer(request: Request) -> Result<Answer, AgentError> {
+    let root = Root::live().map_err(|error| AgentError::Unreadable {
+        path: protocol::host_text::HostText::new(b"/proc"),
+        reason: error.reason(protocol::observed::Feature::Field, 0),
+    })?;
+    let artifacts = Mutex::new(Artifacts::default());
+    let listener = Terminal { shows_progress: isatty(rustix::stdio::stderr()) };
+    let deadline_ms = request.window_ms().saturating_add(30_000);
+    let budget = Budget { deadline_ms, ..Budget::default() };
+    let limits = (RequestId(0), budget, Arc::new(Withdrawal::default()));
+    let context = Context::new(&root, &artifacts, &listener, limits);
+    let mut answer = instruments::run(request, &context)?;
+    // Nobody can ask about it: the store ends with this process.
+    answer.meta.artifact = None;
+    listener.finish();
+    Ok(answer)
+}
+
+fn shown(answer: &Answer, as_json: bool) -> String {
+    let Answer { report, meta } = answer;
+    let Ok((fields, nulls)) = json::fields(report) else { return String::new() };
+    let view = MetaView::new("this machine", meta, nulls);
+    if as_json {
+        let object = json::object(fields, &view).unwrap_or_default();
+        let mut line = serde_json::Value::Object(object).to_string();
+        line.push('\n');
+        return line;
+    }
+    let stdout = rustix::stdio::stdout();
+    let style = if isatty(stdout) {
+        let width = rustix::termios::tcgetwinsize(stdout).map(|size| size.ws_col).ok();
+        Style { color: true, width: width.filter(|width| *width > 0) }
+    } else {
+        Style::PLAIN
+    };
+    text::answer(&report.tables(), &view, style)
+}
+
+/// Prints to stdout. A reader that went away is no failure: it has what it wanted.
+pub fn print(text: &str) -> i32 {
+    let _ = crate::serve::write_all(text.as_bytes());
+    exit::STOPPED
+}
+
+/// Says on stderr what is wrong, and returns the exit code.
+pub fn complain(error: &str, code: i32) -> i32 {
+    let _ = writeln!(std::io::stderr(), "probe-agent: {error}");
+    code
+}
+
+/// A person's terminal: progress on one line that is written over.
+struct Terminal {
+    shows_progress: bool,
+}
+
+impl Terminal {
+    fn finish(&self) {
+        if self.shows_progress {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+impl Listener for Terminal {
+    fn progress(&self, progress: Progress) {
+        if self.shows_progress {
+            let _ = write!(std::io::stderr(), "\r\x1b[K{progress}");
+        }
+    }
+
+    fn item(&self, _: Streamed) -> bool {
+        true
+    }
+}

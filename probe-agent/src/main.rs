@@ -1,0 +1,40 @@
+//! `probe-agent`: measures one Linux machine.
+//!
+//! `serve` is what the controller starts: frames in on stdin, frames out on stdout. `--local` is for
+//! a person on the machine.
+
+mod artifacts;
+mod call;
+mod command_line;
+mod exit;
+mod instruments;
+mod local;
+mod os;
+mod proc;
+mod rank;
+mod serve;
+
+use command_line::{Command, HELP, VERSION};
+
+fn main() {
+    let code = match command_line::parse(std::env::args_os()) {
+        Ok(Command::Serve(start)) => serve(&start),
+        Ok(Command::Local(question)) => local::run(&question),
+        Ok(Command::Help) => local::print(HELP),
+        Ok(Command::Version) => local::print(VERSION),
+        Err(error) => local::complain(&error.to_string(), exit::USAGE),
+    };
+    std::process::exit(code);
+}
+
+fn serve(start: &serve::Start) -> i32 {
+    start.remove_folder();
+    os::harden::harden();
+    match os::supervisor::supervise(|| start.is_folder_gone()) {
+        Ok(worker) => serve::serve(start, worker),
+        Err(error) => local::complain(
+            &format!("cannot start a process of its own: {error}"),
+            exit::CANNOT_START,
+        ),
+    }
+}

@@ -1,0 +1,6 @@
+//! What the agent asks of the operating system beside reading files: processes of its own, clocks,
+//! and giving up what it does not need.
+
+pub mod clock;
+pub mod harden;
+pub mod supervisor;

@@ -1,0 +1,241 @@
+//! The only reader of `/proc`, `/sys` and the few other files that say who runs what.
+//!
+//! Everything is opened below a root that is given, so that the same code reads the running
+//! machine and a captured one. Parsers are pure functions, one file for each kernel file.
+
+pub mod cgroup;
+pub mod host_stat;
+pub mod limits;
+pub mod mountinfo;
+pub mod parse;
+pub mod passwd;
+pub mod pid_io;
+pub mod pid_stat;
+pub mod pid_status;
+pub mod placement;
+pub mod pressure;
+pub mod schedstat;
+pub mod waiting;
+
+use protocol::{
+    host_text::HostText,
+    observed::{Feature, Permission, Reason},
+};
+use rustix::{
+    fd::OwnedFd,
+    fs::{AtFlags, Mode, OFlags, RawDir},
+    io::Errno,
+};
+use std::{mem::MaybeUninit, path::Path};
+
+/// A machine's files, below some folder: `/` for the machine we run on.
+#[derive(Debug)]
+pub struct Root {
+    root: OwnedFd,
+    proc: OwnedFd,
+}
+
+/// Why a file could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ReadError(pub Errno);
+
+impl ReadError {
+    /// Whether the process, or the thread, ended. `ESRCH` comes from a file that was opened in
+    /// time.
+    pub fn is_gone(self) -> bool {
+        matches!(self.0, Errno::NOENT | Errno::SRCH)
+    }
+
+    /// The reason to give for a value that comes from a file of the kernel.
+    ///
+    /// A missing file means that the kernel lacks `feature`; the caller has to know that the
+    /// process itself is still there.
+    pub fn reason(self, feature: Feature, owner_uid: u32) -> Reason {
+        match self.0 {
+            Errno::NOENT => Reason::KernelLacks(feature),
+            Errno::SRCH => Reason::Gone,
+            Errno::ACCESS | Errno::PERM => Reason::NotPermitted(Permission::InspectProcess {
+                owner_uid,
+                agent_uid: rustix::process::geteuid().as_raw(),
+            }),
+            errno => Reason::Failed { errno: errno.raw_os_error() },
+        }
+    }
+}
+
+const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+
+/// The longest text read from one file. Kernel files that matter here are far shorter; a longer
+/// one is cut rather than let it fill memory.
+const MAX_FILE_BYTES: usize = 4 << 20;
+
+impl Root {
+    /// The machine the agent runs on.
+    ///
+    /// # Errors
+    ///
+    /// When `/proc` is not there.
+    pub fn live() -> Result<Self, ReadError> {
+        Self::at(Path::new("/"))
+    }
+
+    /// A captured machine: a folder with `proc`, `sys` and `etc` below it.
+    ///
+    /// # Errors
+    ///
+    /// When the folder, or `proc` in it, cannot be opened.
+    pub fn at(folder: &Path) -> Result<Self, ReadError> {
+        let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(folder, directory, Mode::empty()).map_err(ReadError)?;
+        let proc =
+            rustix::fs::openat(&root, "proc", directory, Mode::empty()).map_err(ReadError)?;
+        Ok(Self { root, proc })
+    }
+
+    /// Reads a file below `/proc` into `buffer`, replacing what was there.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered.
+    pub fn read_proc(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
+        read_at(&self.proc, path, buffer)
+    }
+
+    /// Reads a file below the root into `buffer`, replacing what was there. The path is relative.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered.
+    pub fn read(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
+        read_at(&self.root, path, buffer)
+    }
+
+    /// Reads a file of `/proc` that the kernel prints in one piece, with one read: an end of file
+    /// is not waited for. Returns the bytes read.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered.
+    pub fn read_proc_once<'b>(
+        &self,
+        path: &str,
+        buffer: &'b mut [u8],
+    ) -> Result<&'b [u8], ReadError> {
+        let file =
+            rustix::fs::openat(&self.proc, path, READ_FLAGS, Mode::empty()).map_err(ReadError)?;
+        let length = rustix::io::read(&file, &mut *buffer).map_err(ReadError)?;
+        Ok(buffer.get(..length).unwrap_or_default())
+    }
+
+    /// Lists the numeric names in a folder below `/proc`, in the kernel's order: pids for `.`,
+    /// thread ids for `PID/task`.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered.
+    pub fn list_ids(&self, folder: &str, ids: &mut Vec<u32>) -> Result<(), ReadError> {
+        ids.clear();
+        self.each_entry(folder, |name| {
+            let digits = std::str::from_utf8(name).ok();
+            ids.extend(digits.and_then(|digits| digits.parse::<u32>().ok()));
+        })
+    }
+
+    /// Counts the open descriptors of a process.
+    ///
+    /// The size of `/proc/PID/fd` is their number since Linux 6.2 and 0 before; then its entries
+    /// are counted.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered.
+    pub fn count_descriptors(&self, pid: u32) -> Result<u64, ReadError> {
+        let folder = format!("{pid}/fd");
+        let status =
+            rustix::fs::statat(&self.proc, &folder, AtFlags::empty()).map_err(ReadError)?;
+        let mut count = u64::try_from(status.st_size).unwrap_or_default();
+        if count == 0 {
+            self.each_entry(&folder, |_| count += 1)?;
+        }
+        Ok(count)
+    }
+
+    fn each_entry(&self, folder: &str, mut visit: impl FnMut(&[u8])) -> Result<(), ReadError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder =
+            rustix::fs::openat(&self.proc, folder, flags, Mode::empty()).map_err(ReadError)?;
+        let mut room = [MaybeUninit::uninit(); 32 << 10];
+        let mut entries = RawDir::new(folder, &mut room);
+        while let Some(entry) = entries.next() {
+            let entry = entry.map_err(ReadError)?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                visit(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// The user who owns a process, by the owner of its folder.
+    ///
+    /// The folder is readable to everyone, and its owner is the effective user even of a process
+    /// that may not be dumped (`task_dump_owner` in `fs/proc/base.c`).
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered, mostly that the process ended.
+    pub fn owner_uid(&self, pid: u32) -> Result<u32, ReadError> {
+        let status =
+            rustix::fs::statat(&self.proc, pid.to_string(), AtFlags::empty()).map_err(ReadError)?;
+        Ok(status.st_uid)
+    }
+}
+
+fn read_at(folder: &OwnedFd, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
+    let file = rustix::fs::openat(folder, path, READ_FLAGS, Mode::empty()).map_err(ReadError)?;
+    buffer.clear();
+    while buffer.len() < MAX_FILE_BYTES {
+        buffer.reserve(4096);
+        match rustix::io::read(&file, rustix::buffer::spare_capacity(buffer)) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(ReadError(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Escapes what a kernel file holds as one text, without the newline at its end.
+pub fn host_text(bytes: &[u8]) -> HostText {
+    HostText::new(bytes.strip_suffix(b"\n").unwrap_or(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_live_root_lists_this_very_process() {
+        let root = Root::live().unwrap();
+        let mut pids = Vec::new();
+        root.list_ids(".", &mut pids).unwrap();
+        assert!(pids.contains(&std::process::id()));
+    }
+
+    #[test]
+    fn a_process_that_ended_is_told_from_a_refusal() {
+        let root = Root::live().unwrap();
+        let mut buffer = Vec::new();
+        let error = root.read_proc("4194305/stat", &mut buffer).unwrap_err();
+        assert!(error.is_gone());
+        assert_eq!(
+            error.reason(Feature::IoAccounting, 0),
+            Reason::KernelLacks(Feature::IoAccounting)
+        );
+        assert!(matches!(
+            ReadError(Errno::ACCESS).reason(Feature::IoAccounting, 7),
+            Reason::NotPermitted(Permission::InspectProcess { owner_uid: 7, .. })
+        ));
+    }
+}

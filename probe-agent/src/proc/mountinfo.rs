@@ -1,0 +1,113 @@
+//! Where the cgroup hierarchies are mounted.
+//!
+//! Source: `/proc/self/mountinfo`, Linux 2.6.26 and later. Kernel reference:
+//! `Documentation/filesystems/proc.rst`, `fs/proc_namespace.c`.
+
+use super::parse::{fields, lines};
+
+/// One mounted cgroup hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CgroupMount {
+    /// The controllers of version 1, as mount options; `None` for version 2.
+    pub controllers: Option<Vec<u8>>,
+    /// Which cgroup the mount shows as its top: not `/` in a container that has no cgroup
+    /// namespace.
+    pub root: Vec<u8>,
+    /// Where, relative to the file system's root.
+    pub mount_point: String,
+}
+
+impl CgroupMount {
+    /// Whether a controller of version 1 is in this hierarchy.
+    pub fn has(&self, controller: &[u8]) -> bool {
+        self.controllers
+            .as_ref()
+            .is_some_and(|names| names.split(|byte| *byte == b',').any(|name| name == controller))
+    }
+
+    /// The folder of a cgroup under this mount, relative to the file system's root; `None` where
+    /// the mount does not show it.
+    pub fn folder_of(&self, path: &[u8]) -> Option<String> {
+        let below = match self.root.as_slice() {
+            b"/" => path,
+            root => path.strip_prefix(root)?,
+        };
+        let below = std::str::from_utf8(below).ok()?;
+        // `/../..` is how a cgroup outside of the reader's namespace is written.
+        if below.split('/').any(|part| part == "..") {
+            return None;
+        }
+        Some(format!("{}/{}", self.mount_point, below.trim_matches('/')))
+    }
+}
+
+/// Finds the mounted cgroup hierarchies. Lines that are not understood are skipped.
+pub fn parse_cgroup_mounts(text: &[u8]) -> Vec<CgroupMount> {
+    lines(text).filter_map(|(_, line)| parse_line(line)).collect()
+}
+
+fn parse_line(line: &[u8]) -> Option<CgroupMount> {
+    let mut before = fields(line);
+    let root = unescape(before.nth(3)?);
+    let mount_point = String::from_utf8(unescape(before.next()?)).ok()?;
+    // Optional fields, then a lone hyphen, then the file system's own.
+    let mut after = before.skip_while(|field| *field != b"-").skip(1);
+    let kind = after.next()?;
+    let options = after.nth(1).unwrap_or_default();
+    let controllers = match kind {
+        b"cgroup" => Some(options.to_vec()),
+        b"cgroup2" => None,
+        _ => return None,
+    };
+    let mount_point = mount_point.trim_start_matches('/').to_owned();
+    Some(CgroupMount { controllers, root, mount_point })
+}
+
+/// Undoes the kernel's `\040` for a space, and likewise for tab, newline and backslash.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((byte, tail)) = rest.split_first() {
+        let code = (*byte == b'\\')
+            .then(|| tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok()))
+            .flatten()
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        if let Some(code) = code {
+            plain.push(code);
+            rest = tail.get(3..).unwrap_or_default();
+        } else {
+            plain.push(*byte);
+            rest = tail;
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn both_versions_are_found_among_other_mounts() {
+        let text = b"22 1 0:20 / / rw - ext4 /dev/vda rw\n\
+            30 22 0:26 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
+            31 22 0:27 /docker/abc /sys/fs/cgroup\\040two rw - cgroup2 cgroup2 rw\n";
+        let mounts = parse_cgroup_mounts(text);
+        assert_eq!(mounts.len(), 2);
+        assert!(mounts[0].has(b"cpu") && !mounts[0].has(b"memory"));
+        assert_eq!(mounts[0].folder_of(b"/app").unwrap(), "sys/fs/cgroup/cpu,cpuacct/app");
+        assert_eq!(mounts[1].folder_of(b"/docker/abc/x").unwrap(), "sys/fs/cgroup two/x");
+        assert_eq!(mounts[1].folder_of(b"/other"), None);
+        assert_eq!(mounts[0].folder_of(b"/../../other"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_lines(text in prop::collection::vec(any::<u8>(), 0..400)) {
+            for mount in parse_cgroup_mounts(&text) {
+                mount.folder_of(&text);
+            }
+        }
+    }
+}

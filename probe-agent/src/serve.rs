@@ -1,0 +1,234 @@
+//! A session: frames in on stdin, frames out on stdout.
+//!
+//! A thread of its own reads stdin, so that a closed channel ends the agent even while every call
+//! is busy. The main thread watches the clock: a network that is cut silently never closes the
+//! channel. Each call runs on a thread of its own, a bounded number at a time.
+
+mod calls;
+
+use crate::{exit, os::supervisor::Worker, proc::Root};
+use calls::Calls;
+use protocol::{
+    WIRE_ID,
+    frame::{self, FrameBuffer},
+    handshake::{AgentMark, MarkScanner, Sha256, Token},
+    host_text::HostText,
+    message::{FromAgent, Hello, ToAgent},
+};
+use rustix::io::Errno;
+use sha2::Digest as _;
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::exit as end,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// How a session was started.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Ties the session to the controller that started it.
+    pub token: Token,
+    /// The folder the agent's file was put in, which must be gone.
+    pub folder: Option<PathBuf>,
+}
+
+impl Start {
+    /// Whether nothing of the session has a name on the target.
+    pub fn is_folder_gone(&self) -> bool {
+        self.folder.as_ref().is_none_or(|folder| !folder.exists())
+    }
+
+    /// Removes the folder the agent was started from, where the shell could not do so before the
+    /// agent ran. Only a folder of this very session: the name carries the token.
+    pub fn remove_folder(&self) {
+        let Some(folder) = &self.folder else { return };
+        let own_name = format!(".sysmcp-{}", self.token.as_str());
+        if folder.file_name().is_some_and(|name| name == own_name.as_str()) {
+            let _ = std::fs::remove_file(folder.join("a"));
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}
+
+/// Silence after which the agent ends itself, until the controller sets its own limit.
+const SILENCE_LIMIT: Duration = Duration::from_secs(30);
+
+/// Serves one session. Returns the process's exit code.
+pub fn serve(start: &Start, worker: Worker) -> i32 {
+    let (Ok(root), Ok(sha256)) = (Root::live(), own_sha256()) else { return exit::CANNOT_START };
+    let mark = AgentMark { token: start.token.clone(), wire_id: WIRE_ID.to_owned(), sha256 };
+    let outbox = Arc::new(Outbox::default());
+    if write_all(&mark.to_bytes()).is_err() || !outbox.send(&hello(&root, start, worker)) {
+        return exit::CHANNEL_CLOSED;
+    }
+    let heard = Arc::new(Heard::new());
+    let calls = Calls::new(root, outbox);
+    let (reader_heard, token) = (Arc::clone(&heard), start.token.clone());
+    let reader = std::thread::Builder::new()
+        .name("reader".to_owned())
+        .spawn(move || end(read_messages(&token, &calls, &reader_heard)));
+    if reader.is_err() {
+        return exit::CANNOT_START;
+    }
+    heard.wait_for_silence();
+    exit::SILENCE
+}
+
+/// When the controller was last heard.
+#[derive(Debug)]
+struct Heard {
+    started: Instant,
+    last_ms: AtomicU64,
+    limit_ms: AtomicU32,
+}
+
+impl Heard {
+    fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            last_ms: AtomicU64::new(0),
+            limit_ms: AtomicU32::new(crate::call::millis(SILENCE_LIMIT)),
+        }
+    }
+
+    fn now(&self) {
+        self.last_ms.store(self.elapsed_ms(), Ordering::Relaxed);
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Returns when nothing was heard for the limit.
+    fn wait_for_silence(&self) {
+        loop {
+            let limit_ms = u64::from(self.limit_ms.load(Ordering::Relaxed));
+            let silent_ms = self.elapsed_ms().saturating_sub(self.last_ms.load(Ordering::Relaxed));
+            if silent_ms >= limit_ms {
+                return;
+            }
+            let left = Duration::from_millis(limit_ms - silent_ms);
+            std::thread::sleep(left.min(Duration::from_secs(1)));
+        }
+    }
+}
+
+/// Reads messages until the session ends. Returns the process's exit code.
+fn read_messages(token: &Token, calls: &Calls, heard: &Heard) -> i32 {
+    let mut stdin = std::io::stdin().lock();
+    let mut scanner = Some(MarkScanner::for_controller(token));
+    let mut buffer = FrameBuffer::default();
+    let mut bytes = vec![0; 64 << 10];
+    loop {
+        let read = match stdin.read(&mut bytes) {
+            Ok(0) => return exit::CHANNEL_CLOSED,
+            Ok(read) => read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(_) => return exit::CHANNEL_CLOSED,
+        };
+        heard.now();
+        let received = bytes.get(..read).unwrap_or_default();
+        match &mut scanner {
+            None => buffer.push(received),
+            Some(waiting) => match waiting.push(received) {
+                Ok(None) => continue,
+                Ok(Some(found)) => {
+                    buffer.push(&found.rest);
+                    scanner = None;
+                }
+                Err(_) => return exit::BAD_FRAME,
+            },
+        }
+        loop {
+            match buffer.take::<ToAgent>() {
+                Ok(None) => break,
+                Ok(Some(ToAgent::Stop)) => {
+                    // Nothing may be half written when the supervisor sends its receipt.
+                    calls.outbox.close();
+                    return exit::STOPPED;
+                }
+                Ok(Some(message)) => handle(message, calls, heard),
+                Err(_) => return exit::BAD_FRAME,
+            }
+        }
+    }
+}
+
+fn handle(message: ToAgent, calls: &Calls, heard: &Heard) {
+    match message {
+        ToAgent::Terms(terms) => heard.limit_ms.store(terms.silence_limit_ms, Ordering::Relaxed),
+        ToAgent::Call(call) => calls.start(call),
+        ToAgent::Cancel { id } => calls.withdraw(id),
+        ToAgent::Heartbeat { sequence } => {
+            calls.outbox.send(&FromAgent::Heartbeat { sequence });
+        }
+        // The caller handles it: it ends the loop.
+        ToAgent::Stop => {}
+    }
+}
+
+/// The one way to stdout: whole frames, one at a time.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    is_closed: Mutex<bool>,
+}
+
+impl Outbox {
+    /// Writes a message. False when the channel is closed.
+    pub fn send(&self, message: &FromAgent) -> bool {
+        let Ok(bytes) = frame::encode(message) else { return false };
+        let is_closed = self.is_closed.lock().unwrap_or_else(PoisonError::into_inner);
+        !*is_closed && write_all(&bytes).is_ok()
+    }
+
+    /// Waits for the frame that is being written, and lets no other follow.
+    fn close(&self) {
+        *self.is_closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+}
+
+/// Writes bytes to stdout, past any buffer of the standard library.
+///
+/// # Errors
+///
+/// What the kernel answered.
+pub fn write_all(bytes: &[u8]) -> Result<(), Errno> {
+    let stdout = rustix::stdio::stdout();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match rustix::io::write(stdout, rest) {
+            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            // Somebody made the pipe non-blocking; it drains or it closes.
+            Err(Errno::AGAIN) => std::thread::sleep(Duration::from_millis(1)),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn own_sha256() -> std::io::Result<Sha256> {
+    let file = std::fs::read(Path::new("/proc/self/exe"))?;
+    Ok(Sha256(sha2::Sha256::digest(&file).into()))
+}
+
+fn hello(root: &Root, start: &Start, worker: Worker) -> FromAgent {
+    let mut buffer = Vec::new();
+    let mut line = |path| {
+        let read = root.read_proc(path, &mut buffer);
+        if read.is_ok() { crate::proc::host_text(&buffer) } else { HostText::default() }
+    };
+    FromAgent::Hello(Hello {
+        host_name: line("sys/kernel/hostname"),
+        kernel_release: line("sys/kernel/osrelease"),
+        uid: rustix::process::geteuid().as_raw(),
+        worker_pid: std::process::id(),
+        supervisor_pid: worker.supervisor_pid,
+        is_unlinked: start.is_folder_gone(),
+    })
+}

@@ -1,0 +1,172 @@
+//! What can go wrong on a target, as data.
+//!
+//! An error crosses the wire as its kind and its facts; the words and the remedy are made here, on
+//! the reader's side, so that a target cannot put words into an answer.
+
+use crate::{
+    artifact::ArtifactId, host_text::HostText, observed::Reason, parameter::InvalidParameter,
+};
+use serde::{Deserialize, Serialize};
+
+/// Why a call gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum AgentError {
+    /// A parameter is outside its limits.
+    #[error("{0}")]
+    InvalidParameter(InvalidParameter),
+    /// No process has this pid.
+    #[error("no process has pid {pid}")]
+    NoSuchProcess {
+        /// The pid asked for.
+        pid: u32,
+    },
+    /// The pid belongs to another process by now.
+    #[error(
+        "pid {pid} now belongs to a process that started at tick {found_ticks}, not at tick \
+         {asked_ticks}: the process asked for has ended and its pid was reused"
+    )]
+    ProcessReplaced {
+        /// The pid asked for.
+        pid: u32,
+        /// The start time asked for, in clock ticks after boot.
+        asked_ticks: u64,
+        /// The start time of the process that has the pid now.
+        found_ticks: u64,
+    },
+    /// The process ended while it was measured.
+    #[error("pid {pid} ended after {after_ms} ms of the window")]
+    EndedInWindow {
+        /// The pid asked for.
+        pid: u32,
+        /// How long it was seen.
+        after_ms: u64,
+    },
+    /// No result is stored under this handle.
+    #[error("no result is stored as {id}")]
+    NoSuchArtifact {
+        /// The handle asked for.
+        id: ArtifactId,
+    },
+    /// The handle names a result of another tool.
+    #[error("{id} is not a result of this tool")]
+    OtherArtifact {
+        /// The handle asked for.
+        id: ArtifactId,
+    },
+    /// As many calls as are allowed are running.
+    #[error("{running} calls are running on the target, which is the limit")]
+    Busy {
+        /// How many run.
+        running: u32,
+        /// When the first of them ends at the latest, in milliseconds from now.
+        retry_after_ms: u32,
+    },
+    /// The caller withdrew the call.
+    #[error("cancelled")]
+    Cancelled,
+    /// The call's time was up.
+    #[error("no answer within {deadline_ms} ms")]
+    DeadlineExceeded {
+        /// The limit that was set.
+        deadline_ms: u32,
+    },
+    /// The call used up its processor time on the target.
+    #[error("the call used its {cpu_ms} ms of processor time on the target")]
+    CostExceeded {
+        /// The limit that was set.
+        cpu_ms: u32,
+    },
+    /// A file without which there is no answer could not be read.
+    #[error("could not read {path}: {reason}")]
+    Unreadable {
+        /// The file.
+        path: HostText,
+        /// Why.
+        reason: Reason,
+    },
+    /// This build of the agent cannot do it.
+    #[error("this agent was built without {what}")]
+    NotBuilt {
+        /// What is missing.
+        what: Omitted,
+    },
+    /// A defect of the agent.
+    #[error("a defect in the agent: {what}")]
+    Defect {
+        /// What was found to be wrong.
+        what: HostText,
+    },
+}
+
+/// Code that only some builds of the agent contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Omitted {
+    /// Deliberate misbehaviour, for tests of what is left behind.
+    FaultInjection,
+}
+
+impl std::fmt::Display for Omitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::FaultInjection => f.write_str("fault injection"),
+        }
+    }
+}
+
+impl AgentError {
+    /// What the caller can do next.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::InvalidParameter(_) => None,
+            Self::NoSuchProcess { .. } | Self::ProcessReplaced { .. } => {
+                Some("call process_list for the processes there are now".to_owned())
+            }
+            Self::EndedInWindow { .. } => Some(
+                "call process_list: its row for the parent has the time of children that ended"
+                    .to_owned(),
+            ),
+            Self::NoSuchArtifact { .. } => Some(
+                "results live as long as the session and the oldest give way to new ones; repeat \
+                 the call that made it, without `artifact`"
+                    .to_owned(),
+            ),
+            Self::OtherArtifact { .. } => Some("pass it to the tool that made it".to_owned()),
+            Self::Busy { retry_after_ms, .. } => Some(format!("retry in {retry_after_ms} ms")),
+            Self::Cancelled => None,
+            Self::DeadlineExceeded { .. } => {
+                Some("ask for a shorter window, or for more time with `timeout_s`".to_owned())
+            }
+            Self::CostExceeded { .. } => {
+                Some("ask for less, or allow more with `max_cpu_ms`".to_owned())
+            }
+            Self::Unreadable { reason, .. } => reason.remedy(),
+            Self::NotBuilt { .. } | Self::Defect { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_the_value_and_remedies_the_next_step() {
+        let cases = [
+            (
+                AgentError::NoSuchProcess { pid: 4711 },
+                "no process has pid 4711",
+                Some("call process_list for the processes there are now"),
+            ),
+            (
+                AgentError::Busy { running: 8, retry_after_ms: 900 },
+                "8 calls are running on the target, which is the limit",
+                Some("retry in 900 ms"),
+            ),
+            (AgentError::Cancelled, "cancelled", None),
+        ];
+        for (error, message, remedy) in cases {
+            assert_eq!(error.to_string(), message);
+            assert_eq!(error.remedy().as_deref(), remedy, "{message}");
+        }
+    }
+}

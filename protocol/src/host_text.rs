@@ -1,0 +1,186 @@
+//! Text that a target controls, made harmless.
+//!
+//! Process names, command lines and paths are written by whoever runs the process. They reach a
+//! terminal and a language model, so control characters, terminal escapes, characters that reorder
+//! or hide text, and bytes that are not UTF-8 are shown as escapes, and length is capped.
+//! Escaping is reversible: a backslash is doubled.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt::{self, Write as _};
+
+/// The longest text kept, in bytes of its escaped form. A longer one ends in `…[N more bytes]`.
+pub const MAX_BYTES: usize = 512;
+
+/// Escaped text from a target.
+///
+/// Whoever holds one may print it: decoding repeats the escaping, because the peer that sent it is
+/// part of the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(transparent)]
+pub struct HostText(String);
+
+impl HostText {
+    /// Escapes raw bytes as the kernel gave them, keeping at most [`MAX_BYTES`].
+    pub fn new(raw: &[u8]) -> Self {
+        Self::capped(raw, MAX_BYTES)
+    }
+
+    /// Escapes raw bytes, keeping at most `cap` bytes of escaped text before the note on the rest.
+    pub fn capped(raw: &[u8], cap: usize) -> Self {
+        let mut text = String::with_capacity(raw.len().min(cap));
+        let mut taken = 0;
+        for chunk in raw.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                if !push_escaped(&mut text, character, cap) {
+                    return Self::cut(text, raw.len() - taken);
+                }
+                taken += character.len_utf8();
+            }
+            for byte in chunk.invalid() {
+                if text.len() + 4 > cap {
+                    return Self::cut(text, raw.len() - taken);
+                }
+                // Writing to a String cannot fail.
+                let _ = write!(text, "\\x{byte:02x}");
+                taken += 1;
+            }
+        }
+        Self(text)
+    }
+
+    fn cut(mut text: String, left: usize) -> Self {
+        let _ = write!(text, "…[{left} more bytes]");
+        Self(text)
+    }
+
+    /// The escaped text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Appends one character, escaped if need be. Returns false when it does not fit under the cap.
+fn push_escaped(text: &mut String, character: char, cap: usize) -> bool {
+    let before = text.len();
+    match character {
+        '\\' => text.push_str("\\\\"),
+        '\n' => text.push_str("\\n"),
+        '\t' => text.push_str("\\t"),
+        '\r' => text.push_str("\\r"),
+        _ if is_harmful(character) => {
+            let code = u32::from(character);
+            let _ = if code < 0x100 {
+                write!(text, "\\x{code:02x}")
+            } else {
+                write!(text, "\\u{{{code:x}}}")
+            };
+        }
+        _ => text.push(character),
+    }
+    if text.len() > cap {
+        text.truncate(before);
+        return false;
+    }
+    true
+}
+
+/// Characters that a terminal obeys, or that make text look like something else.
+///
+/// Control characters (C0, C1), line and paragraph separators, everything of Unicode's
+/// bidirectional algorithm that has no glyph (UAX #9), zero-width characters, the byte-order mark,
+/// and tag characters, which spell invisible text.
+fn is_harmful(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+impl<'de> Deserialize<'de> for HostText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        // The cap note makes a cut text longer than the cap; double room keeps it whole.
+        if text.len() <= 2 * MAX_BYTES && !text.chars().any(is_harmful) {
+            return Ok(Self(text));
+        }
+        Ok(Self::new(text.as_bytes()))
+    }
+}
+
+impl fmt::Display for HostText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_a_terminal_or_a_reader_would_obey_is_shown_as_an_escape() {
+        let cases: [(&str, &[u8], &str); 11] = [
+            ("plain", b"nginx: worker", "nginx: worker"),
+            ("letters of any script", "töööö 漢字".as_bytes(), "töööö 漢字"),
+            ("newline", b"x\ny", "x\\ny"),
+            ("tab", b"tab\tx", "tab\\tx"),
+            ("ANSI colour", b"\x1b[31mred", "\\x1b[31mred"),
+            ("terminal title", b"\x1b]0;pwned\x07", "\\x1b]0;pwned\\x07"),
+            ("C1 control", "\u{9b}31m".as_bytes(), "\\x9b31m"),
+            ("right-to-left override", "a\u{202e}b".as_bytes(), "a\\u{202e}b"),
+            ("zero width", "pay\u{200b}pal".as_bytes(), "pay\\u{200b}pal"),
+            ("not UTF-8", b"\xff\xfe\xfdz", "\\xff\\xfe\\xfdz"),
+            ("a backslash is told from an escape", b"\\x1b", "\\\\x1b"),
+        ];
+        for (name, raw, want) in cases {
+            assert_eq!(HostText::new(raw).as_str(), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_cut_in_the_middle_of_a_character_keeps_its_start() {
+        let raw = "process-name-tö".as_bytes();
+        let cut = raw.get(..raw.len() - 1).unwrap();
+        assert_eq!(HostText::new(cut).as_str(), "process-name-t\\xc3");
+    }
+
+    #[test]
+    fn a_long_text_says_how_much_was_cut() {
+        let text = HostText::capped(&[b'a'; 2_000_000], 100);
+        assert_eq!(text.as_str(), format!("{}…[1999900 more bytes]", "a".repeat(100)));
+    }
+
+    #[test]
+    fn decoding_escapes_what_a_hostile_peer_sent_raw() {
+        let bytes = postcard::to_stdvec("\u{1b}[2J\u{202e}").unwrap();
+        let text: HostText = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!(text.as_str(), "\\x1b[2J\\u{202e}");
+    }
+
+    proptest! {
+        #[test]
+        fn the_result_is_always_printable_and_capped(raw in prop::collection::vec(any::<u8>(), 0..900)) {
+            let text = HostText::new(&raw);
+            prop_assert!(!text.as_str().chars().any(is_harmful));
+            prop_assert!(text.as_str().len() < MAX_BYTES + 40);
+        }
+
+        #[test]
+        fn an_escaped_text_crosses_the_wire_unchanged(raw in prop::collection::vec(any::<u8>(), 0..900)) {
+            let text = HostText::new(&raw);
+            let bytes = postcard::to_stdvec(&text).unwrap();
+            prop_assert_eq!(postcard::from_bytes::<HostText>(&bytes).unwrap(), text);
+        }
+    }
+}

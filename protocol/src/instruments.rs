@@ -1,0 +1,211 @@
+//! Every instrument, one file each. The list below is the only registry.
+
+pub mod process_inspect;
+pub mod process_list;
+pub mod self_test;
+
+use crate::{parameter::InvalidParameter, view::table::Table};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::fmt::Debug;
+
+/// One thing that the agent can measure.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is listed as an instrument but is not one",
+    note = "add `impl Instrument for {Self}` to its file in `protocol/src/instruments/`"
+)]
+pub trait Instrument {
+    /// What the controller asks. Its fields are the tool's parameters.
+    type Request: Clone + Debug + PartialEq + Serialize + DeserializeOwned;
+    /// A piece of a streamed result; [`NoItems`] where nothing is streamed.
+    type Item: Clone + Debug + PartialEq + Serialize + DeserializeOwned;
+    /// What the agent answers. Its fields are the tool's result.
+    type Report: Clone + Debug + PartialEq + Serialize + DeserializeOwned;
+
+    /// Checks the parameters against their limits.
+    ///
+    /// # Errors
+    ///
+    /// The first parameter that is out of its limits.
+    fn check(request: &Self::Request) -> Result<(), InvalidParameter>;
+
+    /// How long the measuring takes, in milliseconds, without the agent's own work.
+    fn window_ms(request: &Self::Request) -> u32;
+
+    /// The report as a person reads it.
+    fn tables(report: &Self::Report) -> Vec<Table>;
+
+    /// A small, realistic exchange: the wire goldens, the generated documentation and the
+    /// controller's fake agent all use it.
+    fn example() -> Exchange<Self>
+    where
+        Self: Sized;
+}
+
+/// A question, a piece of its result, and its answer.
+pub struct Exchange<I: Instrument> {
+    /// The question.
+    pub request: I::Request,
+    /// A streamed piece, where there are any.
+    pub item: Option<I::Item>,
+    /// The answer.
+    pub report: I::Report,
+}
+
+/// The item of an instrument that streams nothing. There is no value of this type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NoItems {}
+
+/// Calls `$callback!` with the list of instruments, as `(Marker, module)`.
+///
+/// The order is the wire order: append, and never reorder.
+#[macro_export]
+macro_rules! for_each_instrument {
+    ($callback:path) => {
+        $callback! {
+            ProcessList, process_list;
+            ProcessInspect, process_inspect;
+            SelfTest, self_test;
+        }
+    };
+}
+
+macro_rules! define_registry {
+    ($($marker:ident, $module:ident;)*) => {
+        /// Names an instrument: on the wire, as a tool and in the documentation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum InstrumentId {
+            $(#[doc = concat!("See [`", stringify!($module), "`].")] $marker,)*
+        }
+
+        impl InstrumentId {
+            /// All instruments, in wire order.
+            pub const ALL: &[Self] = &[$(Self::$marker),*];
+
+            /// The snake_case name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$marker => stringify!($module),)* }
+            }
+
+            /// Reads a request from the JSON object of its parameters.
+            ///
+            /// # Errors
+            ///
+            /// What serde found: an unknown field, or a value of the wrong type.
+            pub fn request(self, parameters: serde_json::Value) -> serde_json::Result<Request> {
+                match self {
+                    $(Self::$marker => serde_json::from_value(parameters).map(Request::$marker),)*
+                }
+            }
+        }
+
+        /// A question for one instrument.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        pub enum Request {
+            $(#[doc = concat!("See [`", stringify!($module), "`].")] $marker($module::Request),)*
+        }
+
+        impl Request {
+            /// Which instrument it is for.
+            pub const fn id(&self) -> InstrumentId {
+                match self { $(Self::$marker(_) => InstrumentId::$marker,)* }
+            }
+
+            /// See [`Instrument::check`].
+            ///
+            /// # Errors
+            ///
+            /// The first parameter that is out of its limits.
+            pub fn check(&self) -> Result<(), InvalidParameter> {
+                match self {
+                    $(Self::$marker(request) => <$module::$marker as Instrument>::check(request),)*
+                }
+            }
+
+            /// See [`Instrument::window_ms`].
+            pub fn window_ms(&self) -> u32 {
+                match self {
+                    $(Self::$marker(request) => $module::$marker::window_ms(request),)*
+                }
+            }
+        }
+
+        /// A piece of one instrument's streamed result.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        pub enum Item {
+            $(#[doc = concat!("See [`", stringify!($module), "`].")]
+            $marker(<$module::$marker as Instrument>::Item),)*
+        }
+
+        /// An answer of one instrument.
+        #[expect(clippy::large_enum_variant, reason = "messages hold it in a box")]
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        pub enum Report {
+            $(#[doc = concat!("See [`", stringify!($module), "`].")] $marker($module::Report),)*
+        }
+
+        impl Report {
+            /// Which instrument it came from.
+            pub const fn id(&self) -> InstrumentId {
+                match self { $(Self::$marker(_) => InstrumentId::$marker,)* }
+            }
+
+            /// See [`Instrument::tables`].
+            pub fn tables(&self) -> Vec<Table> {
+                match self {
+                    $(Self::$marker(report) => $module::$marker::tables(report),)*
+                }
+            }
+
+            /// The report's own fields as JSON, before unknown values are lifted out.
+            ///
+            /// # Errors
+            ///
+            /// None in practice: every report is made of types that JSON has.
+            pub fn to_json(&self) -> serde_json::Result<serde_json::Value> {
+                match self {
+                    $(Self::$marker(report) => serde_json::to_value(report),)*
+                }
+            }
+        }
+
+        /// The example exchange of an instrument, as messages.
+        pub fn example(id: InstrumentId) -> (Request, Option<Item>, Report) {
+            match id {
+                $(InstrumentId::$marker => {
+                    let Exchange { request, item, report } = $module::$marker::example();
+                    (Request::$marker(request), item.map(Item::$marker), Report::$marker(report))
+                })*
+            }
+        }
+
+        $(impl From<$module::Request> for Request {
+            fn from(request: $module::Request) -> Self { Self::$marker(request) }
+        })*
+    };
+}
+
+for_each_instrument!(define_registry);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_is_within_its_own_limits_and_of_its_own_instrument() {
+        for id in InstrumentId::ALL {
+            let (request, _, report) = example(*id);
+            assert_eq!(request.check(), Ok(()), "{}", id.name());
+            assert_eq!((request.id(), report.id()), (*id, *id));
+        }
+    }
+
+    #[test]
+    fn every_instrument_can_be_asked_with_no_parameters_or_names_the_one_it_needs() {
+        for id in InstrumentId::ALL {
+            match id.request(serde_json::json!({})) {
+                Ok(request) => assert_eq!(request.check(), Ok(()), "{}", id.name()),
+                Err(error) => assert!(error.to_string().contains("missing field"), "{error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The ranking as tables.
+
+use super::{GroupRow, ProcessRow, Report};
+use crate::view::{
+    quantity::{age, byte_rate, bytes, or_unknown, percent, rate},
+    table::Table,
+};
+
+pub(super) fn tables(report: &Report) -> Vec<Table> {
+    let list = if report.groups.is_empty() {
+        processes(&report.processes)
+    } else {
+        groups(&report.groups)
+    };
+    vec![host(report), list]
+}
+
+fn host(report: &Report) -> Table {
+    let (host, census) = (&report.host, &report.census);
+    let unattributed = or_unknown(&census.unattributed_cpu_ms, u64::to_string);
+    Table::facts(
+        "",
+        [
+            (
+                "host",
+                format!(
+                    "{} processors, {} % busy, {} % stolen, {} forks/s",
+                    or_unknown(&host.cpus, u32::to_string),
+                    or_unknown(&host.cpu_busy_pct, |value| percent(*value)),
+                    or_unknown(&host.cpu_steal_pct, |value| percent(*value)),
+                    or_unknown(&host.forks_per_s, |value| rate(*value)),
+                ),
+            ),
+            (
+                "processes",
+                format!(
+                    "{} with {} threads; {} born, {} ended",
+                    census.processes, census.threads, census.born, census.died
+                ),
+            ),
+            (
+                "cpu time",
+                format!(
+                    "{} ms in processes, {} ms in ended ones, {unattributed} ms elsewhere",
+                    census.cpu_ms, census.ended_cpu_ms
+                ),
+            ),
+        ],
+    )
+}
+
+fn processes(rows: &[ProcessRow]) -> Table {
+    let mut table = Table::with_columns(
+        "",
+        &[
+            "PID", "<USER", "<S", "%CPU", "%USR", "%SYS", "%DELAY", "%CHILD", "RSS", "THR",
+            "MAJFL/S", "READ/S", "WRITE/S", "CSW/S", "AGE", "<WHERE", "<COMMAND",
+        ],
+    );
+    for row in rows {
+        let switches =
+            row.voluntary_switches_per_s.clone().zip(row.involuntary_switches_per_s.clone());
+        let place = row.container.known().or_else(|| row.service.known());
+        let command = row.command.known().filter(|command| !command.as_str().is_empty());
+        table.rows.push(vec![
+            row.pid.to_string(),
+            or_unknown(&row.user, ToString::to_string),
+            row.state.letter().to_string(),
+            percent(row.cpu_pct),
+            percent(row.user_pct),
+            percent(row.system_pct),
+            or_unknown(&row.run_delay_pct, |value| percent(*value)),
+            percent(row.children_cpu_pct),
+            bytes(row.rss_bytes),
+            row.threads.to_string(),
+            rate(row.major_faults_per_s),
+            or_unknown(&row.read_bytes_per_s, |value| byte_rate(*value)),
+            or_unknown(&row.write_bytes_per_s, |value| byte_rate(*value)),
+            or_unknown(&switches, |(left, right)| format!("{:.0}", left.get() + right.get())),
+            if row.born { format!("{}*", age(row.age_s)) } else { age(row.age_s) },
+            place.map_or_else(|| "-".to_owned(), ToString::to_string),
+            command.map_or_else(|| format!("[{}]", row.name), ToString::to_string),
+        ]);
+    }
+    table
+}
+
+fn groups(rows: &[GroupRow]) -> Table {
+    let mut table = Table::with_columns(
+        "",
+        &[
+            "<GROUP",
+            "PROCS",
+            "THR",
+            "%CPU",
+            "%USR",
+            "%SYS",
+            "%CHILD",
+            "RANKED BY",
+            "LARGEST RSS",
+            "MAJFL/S",
+            "TOP PID",
+            "<TOP",
+        ],
+    );
+    for row in rows {
+        table.rows.push(vec![
+            row.name.as_ref().map_or_else(|| "(none)".to_owned(), ToString::to_string),
+            row.processes.to_string(),
+            row.threads.to_string(),
+            percent(row.cpu_pct),
+            percent(row.user_pct),
+            percent(row.system_pct),
+            percent(row.children_cpu_pct),
+            or_unknown(&row.ranked_by, |value| format!("{value:.1}")),
+            bytes(row.rss_largest_bytes),
+            rate(row.major_faults_per_s),
+            row.top_pid.to_string(),
+            row.top_name.to_string(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,313 @@
+//! A value, or the reason there is none.
+//!
+//! Zero, "not permitted", "not in this kernel" and "timed out" are different answers, and a reader
+//! who cannot tell them apart concludes wrongly. In JSON an unknown value is `null`, and
+//! `meta.not_measured` gives the reason and the remedy (see [`crate::view::json`]).
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a measurement came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Observed<T> {
+    /// It was measured.
+    Known(T),
+    /// It was not, and this is why.
+    Unknown(Reason),
+}
+
+impl<T> Observed<T> {
+    /// The value, if there is one.
+    pub const fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unknown(_) => None,
+        }
+    }
+
+    /// Applies `change` to the value; a reason stays as it is.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Observed<U> {
+        match self {
+            Self::Known(value) => Observed::Known(change(value)),
+            Self::Unknown(reason) => Observed::Unknown(reason),
+        }
+    }
+
+    /// Computes something from the value that may itself have no value.
+    pub fn and_then<U>(self, compute: impl FnOnce(T) -> Result<U, Reason>) -> Observed<U> {
+        match self {
+            Self::Known(value) => compute(value).into(),
+            Self::Unknown(reason) => Observed::Unknown(reason),
+        }
+    }
+
+    /// Combines two values; the first reason wins, because it is the one to mend first.
+    pub fn zip<U>(self, other: Observed<U>) -> Observed<(T, U)> {
+        match (self, other) {
+            (Self::Known(left), Observed::Known(right)) => Observed::Known((left, right)),
+            (Self::Unknown(reason), Observed::Known(_) | Observed::Unknown(_))
+            | (Self::Known(_), Observed::Unknown(reason)) => Observed::Unknown(reason),
+        }
+    }
+}
+
+impl<T> From<Result<T, Reason>> for Observed<T> {
+    fn from(result: Result<T, Reason>) -> Self {
+        match result {
+            Ok(value) => Self::Known(value),
+            Err(reason) => Self::Unknown(reason),
+        }
+    }
+}
+
+#[cfg(feature = "schema")]
+impl<T: schemars::JsonSchema> schemars::JsonSchema for Observed<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Option::<T>::schema_name()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Option::<T>::json_schema(generator)
+    }
+}
+
+/// Why a value is unknown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reason {
+    /// The kernel refused the read.
+    NotPermitted(Permission),
+    /// This kernel was built without it.
+    KernelLacks(Feature),
+    /// The kernel has it, switched off.
+    SwitchedOff(Switch),
+    /// Nobody set such a limit. Not the same as a limit of zero, nor as an unread one.
+    NoLimitSet,
+    /// The process, or the thread, ended while it was being read.
+    Gone,
+    /// The process does not have such a thing, by its nature.
+    DoesNotApply(Nature),
+    /// Reading it would have cost the target too much.
+    TooCostly {
+        /// How many there are to read.
+        count: u64,
+        /// How many are read at most.
+        limit: u64,
+    },
+    /// It was not read at the start of the window, so no difference can be formed.
+    NoBaseline,
+    /// The stored result holds what was read for every process, not what was read for the rows
+    /// that were shown.
+    NotStored,
+    /// The read did not return in time.
+    TimedOut,
+    /// The read failed with this error number.
+    Failed {
+        /// `errno` as the kernel gave it.
+        errno: i32,
+    },
+    /// The kernel's text was not understood.
+    NotUnderstood(crate::host_text::HostText),
+    /// The window was too short for a rate.
+    EmptyWindow,
+}
+
+/// What a refused read needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Permission {
+    /// To be the process's user, or `CAP_SYS_PTRACE` with `CAP_DAC_READ_SEARCH`.
+    InspectProcess {
+        /// Who owns the process.
+        owner_uid: u32,
+        /// Who asked.
+        agent_uid: u32,
+    },
+}
+
+/// A part of the kernel that may be left out when it is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Feature {
+    /// `/proc/PID/schedstat`, `CONFIG_SCHED_INFO`.
+    SchedulerStatistics,
+    /// `/proc/PID/io`, `CONFIG_TASK_IO_ACCOUNTING`.
+    IoAccounting,
+    /// `/proc/PID/syscall`, `CONFIG_HAVE_ARCH_TRACEHOOK`.
+    SyscallFile,
+    /// `/proc/PID/wchan`, `CONFIG_KALLSYMS`.
+    WaitChannel,
+    /// `/proc/pressure`, `CONFIG_PSI`.
+    Pressure,
+    /// A cgroup hierarchy with the CPU controller, for this process.
+    CgroupCpuController,
+    /// A cgroup hierarchy with the memory controller, for this process.
+    CgroupMemoryController,
+    /// A field that this kernel's file does not have.
+    Field,
+}
+
+/// Something an administrator can switch on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Switch {
+    /// `kernel.task_delayacct`.
+    DelayAccounting,
+    /// Pressure stall information, `psi=1` at boot.
+    Pressure,
+}
+
+/// Why a process cannot have a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Nature {
+    /// A kernel thread has no command line, no memory and no limits of its own.
+    KernelThread,
+    /// A zombie has released everything but its entry.
+    Zombie,
+    /// The process is in the root cgroup, which nothing limits and which counts nothing.
+    RootCgroup,
+    /// The process runs in no container.
+    NotInContainer,
+    /// The process belongs to no service of an init system.
+    NotInService,
+}
+
+impl Reason {
+    /// Whether there is no such value, which is an answer, unlike a value that could not be read.
+    pub const fn is_absence(&self) -> bool {
+        matches!(self, Self::NoLimitSet | Self::DoesNotApply(_))
+    }
+
+    /// What the reader can do about it, where something can be done.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::NotPermitted(Permission::InspectProcess { agent_uid: 0, .. }) => {
+                Some("connect to the host itself instead of a container on it".to_owned())
+            }
+            Self::NotPermitted(Permission::InspectProcess { owner_uid, .. }) => {
+                Some(format!("connect as root or as uid {owner_uid}"))
+            }
+            Self::SwitchedOff(Switch::DelayAccounting) => Some(
+                "run `sysctl kernel.task_delayacct=1` as root and restart the process: only waits \
+                 of processes started afterwards are counted"
+                    .to_owned(),
+            ),
+            Self::SwitchedOff(Switch::Pressure) => Some("boot with psi=1".to_owned()),
+            Self::TooCostly { .. } => Some("ask process_inspect about the one process".to_owned()),
+            Self::NotStored | Self::NoBaseline => {
+                Some("ask process_inspect about the process, or measure again".to_owned())
+            }
+            Self::EmptyWindow => Some("ask for a longer window".to_owned()),
+            Self::KernelLacks(_)
+            | Self::NoLimitSet
+            | Self::Gone
+            | Self::DoesNotApply(_)
+            | Self::TimedOut
+            | Self::Failed { .. }
+            | Self::NotUnderstood(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotPermitted(permission) => write!(f, "not permitted: {permission}"),
+            Self::KernelLacks(feature) => write!(f, "not in this kernel: {feature}"),
+            Self::SwitchedOff(switch) => write!(f, "switched off: {switch}"),
+            Self::NoLimitSet => f.write_str("no limit is set"),
+            Self::Gone => f.write_str("it ended while it was being read"),
+            Self::DoesNotApply(nature) => write!(f, "does not apply: {nature}"),
+            Self::TooCostly { count, limit } => {
+                write!(f, "too costly: {count} to read, at most {limit} are read here")
+            }
+            Self::NoBaseline => f.write_str("not read at the start of the window"),
+            Self::NotStored => f.write_str("not part of the stored result"),
+            Self::TimedOut => f.write_str("the read did not return in time"),
+            Self::Failed { errno } => write!(f, "the read failed with error number {errno}"),
+            Self::NotUnderstood(text) => write!(f, "the kernel's text was not understood: {text}"),
+            Self::EmptyWindow => f.write_str("the window was too short for a rate"),
+        }
+    }
+}
+
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InspectProcess { owner_uid, agent_uid: 0 } => write!(
+                f,
+                "the agent is root, and the kernel refused all the same; the process of uid \
+                 {owner_uid} holds a capability that the agent lacks"
+            ),
+            Self::InspectProcess { owner_uid, agent_uid } => write!(
+                f,
+                "the process belongs to uid {owner_uid} and the agent runs as uid {agent_uid}; \
+                 needs the same user, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SchedulerStatistics => "/proc/PID/schedstat (CONFIG_SCHED_INFO)",
+            Self::IoAccounting => "/proc/PID/io (CONFIG_TASK_IO_ACCOUNTING)",
+            Self::SyscallFile => "/proc/PID/syscall (CONFIG_HAVE_ARCH_TRACEHOOK)",
+            Self::WaitChannel => "/proc/PID/wchan (CONFIG_KALLSYMS)",
+            Self::Pressure => "/proc/pressure (CONFIG_PSI)",
+            Self::CgroupCpuController => "no CPU controller in this process's cgroup",
+            Self::CgroupMemoryController => "no memory controller in this process's cgroup",
+            Self::Field => "the kernel's file has no such field",
+        })
+    }
+}
+
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DelayAccounting => "kernel.task_delayacct is 0",
+            Self::Pressure => "pressure stall information",
+        })
+    }
+}
+
+impl fmt::Display for Nature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::KernelThread => "a kernel thread",
+            Self::Zombie => "a zombie",
+            Self::RootCgroup => "the root cgroup",
+            Self::NotInContainer => "not in a container",
+            Self::NotInService => "not in a service",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_both_users_and_what_lifts_it() {
+        let owner = |agent_uid| {
+            Reason::NotPermitted(Permission::InspectProcess { owner_uid: 33, agent_uid })
+        };
+        assert_eq!(
+            owner(1000).to_string(),
+            "not permitted: the process belongs to uid 33 and the agent runs as uid 1000; needs \
+             the same user, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+        );
+        assert_eq!(owner(1000).remedy().unwrap(), "connect as root or as uid 33");
+        assert!(owner(0).to_string().contains("holds a capability"));
+        assert!(owner(0).remedy().unwrap().contains("the host itself"));
+    }
+
+    #[test]
+    fn zip_keeps_the_first_reason() {
+        let known: Observed<u8> = Observed::Known(1);
+        let gone: Observed<u8> = Observed::Unknown(Reason::Gone);
+        let late: Observed<u8> = Observed::Unknown(Reason::NoBaseline);
+        assert_eq!(known.clone().zip(known.clone()), Observed::Known((1, 1)));
+        assert_eq!(known.zip(late.clone()), Observed::Unknown(Reason::NoBaseline));
+        assert_eq!(gone.zip(late), Observed::Unknown(Reason::Gone));
+    }
+}

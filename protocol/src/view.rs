@@ -1,0 +1,9 @@
+//! How an answer looks: as JSON for a program or a model, as tables for a person.
+//!
+//! Pure functions from report to text, here because the controller and `probe-agent --local` show
+//! the same.
+
+pub mod json;
+pub mod quantity;
+pub mod table;
+pub mod text;

@@ -1,0 +1,267 @@
+//! An answer as one JSON object: the report's own fields, then `meta`.
+//!
+//! Unknown values become `null` here, and `meta.not_measured` gets their path with the reason and
+//! the remedy. Rows of a list share one entry (`processes[].service`), so that twenty rows without
+//! a value do not cost twenty sentences.
+
+use crate::{
+    instruments::Report,
+    loss::{Lost, Overhead, Truncation},
+    message::Meta,
+    observed::Reason,
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// What every answer carries beside its own fields.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MetaView {
+    /// Where it was measured.
+    pub target: String,
+    /// The mechanism used this time.
+    pub engine: String,
+    /// The window as it was measured, in milliseconds; absent where nothing was measured.
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_ms: Option<u64>,
+    /// What was cut from the ranked list.
+    pub truncation: Truncation,
+    /// The call that shows what was cut; absent where nothing was.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rest: Option<String>,
+    /// Handle of the full result, which stays on the target for the session; absent without one.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<String>,
+    /// What was missed.
+    pub lost: Lost,
+    /// What looking cost the target.
+    pub overhead: Overhead,
+    /// Path of each `null` field that could not be measured, to the reason, and the remedy where
+    /// there is one.
+    pub not_measured: BTreeMap<String, String>,
+    /// Path of each `null` field of which there is none, to the reason: no such limit is set, or it
+    /// does not apply.
+    pub absent: BTreeMap<String, String>,
+    /// Secrets taken out of texts.
+    pub redacted: u32,
+}
+
+impl MetaView {
+    /// Completes what the agent said with what only the asking side knows.
+    pub fn new(target: &str, meta: &Meta, nulls: Nulls) -> Self {
+        Self {
+            target: target.to_owned(),
+            engine: meta.engine.to_string(),
+            window_ms: meta.window_ms,
+            truncation: meta.truncation,
+            rest: None,
+            artifact: meta.artifact.map(|id| id.to_string()),
+            lost: meta.lost,
+            overhead: meta.overhead,
+            not_measured: nulls.not_measured,
+            absent: nulls.absent,
+            redacted: meta.redacted,
+        }
+    }
+}
+
+/// Why fields are `null`, by their path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nulls {
+    /// It could not be measured.
+    pub not_measured: BTreeMap<String, String>,
+    /// There is none.
+    pub absent: BTreeMap<String, String>,
+}
+
+/// Reads a report's fields and lifts the unknown values out.
+///
+/// # Errors
+///
+/// None in practice: every report is an object of types that JSON has.
+pub fn fields(report: &Report) -> serde_json::Result<(Map<String, Value>, Nulls)> {
+    let mut value = report.to_json()?;
+    let mut unknown = BTreeMap::new();
+    lift(&mut value, &mut String::new(), &mut unknown);
+    let fields = value.as_object_mut().map(std::mem::take).unwrap_or_default();
+    Ok((fields, explained(unknown)))
+}
+
+fn explained(unknown: BTreeMap<String, Reasons>) -> Nulls {
+    let mut nulls = Nulls::default();
+    for (path, reasons) in unknown {
+        let (absent, not_measured): (Reasons, Reasons) =
+            reasons.into_iter().partition(|(reason, _)| reason.is_absence());
+        if !absent.is_empty() {
+            nulls.absent.insert(path.clone(), sentence(&absent));
+        }
+        if !not_measured.is_empty() {
+            nulls.not_measured.insert(path, sentence(&not_measured));
+        }
+    }
+    nulls
+}
+
+/// The whole answer as one object.
+///
+/// # Errors
+///
+/// None in practice, as for [`fields`].
+pub fn object(
+    mut fields: Map<String, Value>,
+    meta: &MetaView,
+) -> serde_json::Result<Map<String, Value>> {
+    fields.insert("meta".to_owned(), serde_json::to_value(meta)?);
+    Ok(fields)
+}
+
+/// How many bytes the answer's JSON takes.
+///
+/// The asking side adds what it concludes; [`ROOM_FOR_CONCLUSIONS`] is kept free for that.
+pub fn bytes(report: &Report, meta: &Meta) -> usize {
+    let written = fields(report).and_then(|(fields, nulls)| {
+        let meta = MetaView::new("", meta, nulls);
+        serde_json::to_string(&object(fields, &meta)?)
+    });
+    written.map_or(0, |text| text.len()) + ROOM_FOR_CONCLUSIONS
+}
+
+/// Bytes that the asking side's conclusion, target name and `rest` may take.
+pub const ROOM_FOR_CONCLUSIONS: usize = 1_200;
+
+/// Reasons at one path, with the number of places where each holds.
+type Reasons = Vec<(Reason, usize)>;
+
+/// Replaces `Observed` values by their content or by `null`, depth first.
+fn lift(value: &mut Value, path: &mut String, unknown: &mut BTreeMap<String, Reasons>) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(observed) = as_observed(fields) {
+                *value = match observed {
+                    Ok(known) => known,
+                    Err(reason) => {
+                        note(unknown.entry(path.clone()).or_default(), reason);
+                        Value::Null
+                    }
+                };
+                lift(value, path, unknown);
+                return;
+            }
+            for (name, field) in fields.iter_mut() {
+                let length = path.len();
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(name);
+                lift(field, path, unknown);
+                path.truncate(length);
+            }
+        }
+        Value::Array(items) => {
+            let length = path.len();
+            path.push_str("[]");
+            for item in items {
+                lift(item, path, unknown);
+            }
+            path.truncate(length);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Recognizes serde's form of an `Observed`: an object with the variant's name as its only field.
+/// Our own field names are snake_case, so nothing else has this form.
+fn as_observed(fields: &mut Map<String, Value>) -> Option<Result<Value, Reason>> {
+    if fields.len() != 1 {
+        return None;
+    }
+    if let Some(known) = fields.get_mut("Known") {
+        return Some(Ok(known.take()));
+    }
+    let reason = serde_json::from_value(fields.get_mut("Unknown")?.take()).ok()?;
+    Some(Err(reason))
+}
+
+fn note(reasons: &mut Reasons, reason: Reason) {
+    match reasons.iter_mut().find(|(known, _)| *known == reason) {
+        Some((_, count)) => *count += 1,
+        None => reasons.push((reason, 1)),
+    }
+}
+
+/// What a reader is told about one path.
+fn sentence(reasons: &Reasons) -> String {
+    let mut parts = Vec::new();
+    for (reason, count) in reasons {
+        let mut part = reason.to_string();
+        if let Some(remedy) = reason.remedy() {
+            part.push_str("; remedy: ");
+            part.push_str(&remedy);
+        }
+        if *count > 1 || reasons.len() > 1 {
+            part.push_str(&format!(" ({count}×)"));
+        }
+        parts.push(part);
+    }
+    parts.join(". ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{host_text::HostText, observed::Observed};
+    use serde_json::json;
+
+    #[derive(Serialize)]
+    struct Row {
+        rate: Observed<u32>,
+    }
+
+    fn lifted(value: &impl Serialize) -> (Value, Nulls) {
+        let mut value = serde_json::to_value(value).unwrap();
+        let mut unknown = BTreeMap::new();
+        lift(&mut value, &mut String::new(), &mut unknown);
+        (value, explained(unknown))
+    }
+
+    #[test]
+    fn unknown_values_are_null_and_their_reasons_share_a_path() {
+        let rows = json!({ "rows": [
+            Row { rate: Observed::Known(0) },
+            Row { rate: Observed::Unknown(Reason::Gone) },
+            Row { rate: Observed::Unknown(Reason::Gone) },
+            Row { rate: Observed::Unknown(Reason::EmptyWindow) },
+            Row { rate: Observed::Unknown(Reason::NoLimitSet) },
+        ]});
+        let (value, nulls) = lifted(&rows);
+        let unknown = json!({"rate": null});
+        assert_eq!(value, json!({"rows": [{"rate": 0}, unknown, unknown, unknown, unknown]}));
+        assert_eq!(nulls.absent.get("rows[].rate").unwrap(), "no limit is set");
+        assert_eq!(
+            nulls.not_measured.get("rows[].rate").unwrap(),
+            "it ended while it was being read (2×). the window was too short for a rate; remedy: \
+             ask for a longer window (1×)"
+        );
+    }
+
+    #[test]
+    fn text_from_a_target_cannot_pass_for_a_value() {
+        let (value, nulls) = lifted(&json!({"name": HostText::new(br#"{"Unknown":"Gone"}"#)}));
+        assert_eq!(value, json!({"name": r#"{"Unknown":"Gone"}"#}));
+        assert_eq!(nulls, Nulls::default());
+    }
+
+    #[test]
+    fn every_example_lifts_all_its_unknown_values() {
+        for id in crate::InstrumentId::ALL {
+            let (_, _, report) = crate::instruments::example(*id);
+            let (fields, _) = fields(&report).unwrap();
+            let text = serde_json::to_string(&fields).unwrap();
+            assert!(!text.contains("\"Known\"") && !text.contains("\"Unknown\""), "{text}");
+        }
+    }
+}
