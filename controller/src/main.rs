@@ -1,1 +1,28 @@
-fn main() {}
+//! `sysmcp`: picks a front door. The only place that prints or exits.
+
+mod front;
+
+use clap::Parser as _;
+use controller::{cli::Cli, exit};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { exit::USAGE } else { exit::OK });
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let code = match runtime {
+        Ok(runtime) => {
+            let code = runtime.block_on(front::run(cli));
+            // A blocked read of stdin must not keep the process.
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => front::complain(&format!("could not start: {error}"), exit::DEFECT),
+    };
+    ExitCode::from(code)
+}

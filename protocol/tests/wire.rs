@@ -3,12 +3,7 @@
 //! postcard is positional: a field that moves is read as another one, without an error. Whoever
 //! changes a message sees here what that does to the bytes.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../../fixtures/golden.rs"]
 mod golden;

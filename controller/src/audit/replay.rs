@@ -1,0 +1,135 @@
+//! An audit log as a shell script, so that a person can take over: the same calls, and for each
+//! what one would type without this tool.
+
+use super::record::Event;
+use crate::{target::Target, tools};
+use serde::Deserialize;
+use serde_json::Value;
+use std::fmt::Write as _;
+
+#[derive(Deserialize)]
+struct Line {
+    time: String,
+    session: String,
+    #[serde(flatten)]
+    event: Event,
+}
+
+/// Writes the script. Lines that are not understood become comments: nothing is left out silently.
+pub fn script(log: &str) -> String {
+    let mut script = String::from(
+        "#!/bin/sh\n# What sysmcp did, as commands. Secrets were taken out of the log and stand \
+         here as [redacted].\n",
+    );
+    let mut session = String::new();
+    for (index, line) in log.lines().enumerate() {
+        match serde_json::from_str::<Line>(line) {
+            Ok(line) => {
+                if line.session != session {
+                    let _ = writeln!(script, "\n# session {}, {}", line.session, line.time);
+                    session.clone_from(&line.session);
+                }
+                step(&mut script, &line);
+            }
+            Err(_) => {
+                let _ = writeln!(script, "# line {} of the log was not understood", index + 1);
+            }
+        }
+    }
+    script
+}
+
+fn step(script: &mut String, line: &Line) {
+    let comment = match &line.event {
+        Event::Intent { target, tool, parameters, .. } => {
+            let _ = writeln!(script, "\n# {}", line.time);
+            for command in by_hand(target, tool, parameters) {
+                let _ = writeln!(script, "# by hand: {command}");
+            }
+            let _ = writeln!(script, "{}", again(target, tool, parameters));
+            return;
+        }
+        Event::Connecting { target } => format!("{}: connecting to {target}", line.time),
+        Event::Connected { target, host, uid, agent_sha256, .. } => {
+            format!("connected to {target}: host {host}, as uid {uid}, agent {agent_sha256}")
+        }
+        Event::NotConnected { target, reason } => format!("not connected to {target}: {reason}"),
+        Event::Outcome { error: Some(error), .. } => format!("no answer: {error}"),
+        Event::Outcome { duration_ms, answer_bytes, .. } => {
+            format!("answered in {duration_ms} ms with {answer_bytes} bytes")
+        }
+        Event::Refused { tool, reason, .. } => format!("refused: {tool}: {reason}"),
+        Event::Stopped { receipt, .. } => receipt.clone(),
+    };
+    let _ = writeln!(script, "# {}", one_line(&comment));
+}
+
+/// The call itself, as a command.
+fn again(target: &str, tool: &str, parameters: &Value) -> String {
+    let parameters = parameters.to_string();
+    let words = ["sysmcp", "--target", target, "call", tool, "--params", &parameters];
+    quoted(&words.map(str::to_owned))
+}
+
+/// What one would type on the host instead.
+fn by_hand(target: &str, tool: &str, parameters: &Value) -> Vec<String> {
+    let ssh = match target.parse() {
+        Ok(Target::Ssh(ssh)) => Some(ssh),
+        Ok(Target::Local) | Err(_) => None,
+    };
+    let commands = tools::by_hand(tool, parameters);
+    commands
+        .iter()
+        .map(|words| match &ssh {
+            None => quoted(words),
+            Some(ssh) => {
+                let mut login = vec!["ssh".to_owned()];
+                if let Some(port) = ssh.port {
+                    login.extend(["-p".to_owned(), port.to_string()]);
+                }
+                let user = ssh.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
+                login.push(format!("{user}{}", ssh.host));
+                login.push(quoted(words));
+                quoted(&login)
+            }
+        })
+        .collect()
+}
+
+/// Words as a shell reads them back. What cannot be quoted, a NUL, was never typed.
+fn quoted(words: &[String]) -> String {
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
+}
+
+/// A comment ends with its line.
+fn one_line(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_becomes_commands_that_a_shell_reads_back() {
+        let log = concat!(
+            r#"{"sequence":1,"time":"T1","session":"s","event":"intent","call":1,"#,
+            r#""target":"ssh:me@web:2222","tool":"process_list","#,
+            r#""parameters":{"sort":"rss","note":"it's; $(id)"},"parameters_digest":"d","digest":"x"}"#,
+            "\n",
+            r#"{"sequence":2,"time":"T2","session":"s","event":"outcome","call":1,"answered":false,"#,
+            r#""error":"gone\nrm -rf /","duration_ms":5,"answer_bytes":0,"digest":"x"}"#,
+            "\nnot a line\n"
+        );
+        let script = script(log);
+        let command = script.lines().find(|line| line.starts_with("sysmcp")).unwrap();
+        let words = shlex::split(command).unwrap();
+        assert_eq!(words[..5], ["sysmcp", "--target", "ssh:me@web:2222", "call", "process_list"]);
+        assert_eq!(words[6], r#"{"sort":"rss","note":"it's; $(id)"}"#);
+        assert!(script.contains("# by hand: ssh -p 2222 me@web 'ps "), "{script}");
+        assert!(script.contains("# no answer: gone rm -rf /\n"), "{script}");
+        assert!(script.contains("# line 3 of the log was not understood"));
+        let runnable = |line: &&str| !line.starts_with('#') && !line.is_empty();
+        assert_eq!(script.lines().filter(runnable).count(), 1, "{script}");
+    }
+}

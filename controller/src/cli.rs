@@ -1,0 +1,156 @@
+//! The command line.
+
+use crate::{config::Settings, exit};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Finds out why a Linux service is slow.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sysmcp",
+    version,
+    about = "Finds out why a Linux service is slow, from your machine, over SSH.",
+    long_about = "Finds out why a Linux service is slow, from your machine, over SSH.\n\nsysmcp \
+        puts a small program on the target, asks it, and takes it away again: nothing is installed, \
+        and no file has a name there while it runs. It only reads.",
+    after_help = after_help(),
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What holds for every command.
+#[derive(Args, Debug)]
+pub struct Common {
+    /// Machine to look at: local, or ssh:user@host:port [default: local]
+    #[arg(long, global = true, value_name = "TARGET")]
+    pub target: Option<String>,
+    /// Configuration file [default: ~/.config/sysmcp/config.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Sets of tools to offer, separated by commas: diagnose, selftest [default: diagnose]
+    #[arg(long, global = true, value_name = "SETS", value_delimiter = ',')]
+    pub toolsets: Option<Vec<String>>,
+    /// Further tools to offer, separated by commas
+    #[arg(long, global = true, value_name = "TOOLS", value_delimiter = ',')]
+    pub tools: Option<Vec<String>>,
+    /// Tools not to offer, separated by commas
+    #[arg(long, global = true, value_name = "TOOLS", value_delimiter = ',')]
+    pub disable_tools: Option<Vec<String>>,
+    /// Audit log [default: ~/.local/state/sysmcp/audit.jsonl, /var/log/sysmcp/audit.jsonl for root]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
+    /// Seconds that connecting may take [default: 30]
+    #[arg(long, global = true, value_name = "SECONDS")]
+    pub connect_timeout: Option<u64>,
+    /// Seconds of silence after which agent and controller give each other up [default: 30]
+    #[arg(long, global = true, value_name = "SECONDS")]
+    pub silence_limit: Option<u64>,
+    /// Calls that may run at the same time [default: 4]
+    #[arg(long, global = true, value_name = "COUNT")]
+    pub max_calls: Option<usize>,
+    /// Folder with agents, instead of those this file carries; for work on the agent
+    #[arg(long, global = true, value_name = "FOLDER")]
+    pub agents: Option<PathBuf>,
+    /// Print no progress and no receipt
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve an AI agent: speak MCP on stdin and stdout
+    Serve,
+    /// Ask one question and print the answer
+    Call {
+        /// Tool to ask; `sysmcp tools` lists them
+        tool: String,
+        /// The tool's parameters as a JSON object
+        #[arg(long, value_name = "JSON", default_value = "{}")]
+        params: String,
+        /// Print the answer as JSON, as an AI agent would get it
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the tools that are offered
+    Tools {
+        /// Print them as JSON, with their schemas
+        #[arg(long)]
+        json: bool,
+        /// List also those that are not offered
+        #[arg(long)]
+        all: bool,
+    },
+    /// Look into the audit log
+    Audit {
+        /// What to do with it
+        #[command(subcommand)]
+        command: AuditCommand,
+    },
+}
+
+/// What to do with the audit log.
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Check that no line was changed, removed or put in between
+    Verify {
+        /// Log to check, instead of the one in use
+        file: Option<PathBuf>,
+    },
+    /// Print what was done as a shell script
+    Script {
+        /// Log to read, instead of the one in use
+        file: Option<PathBuf>,
+    },
+}
+
+impl Common {
+    /// The settings that the flags say.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            target: self.target.clone(),
+            toolsets: self.toolsets.clone(),
+            tools: self.tools.clone(),
+            disable_tools: self.disable_tools.clone(),
+            audit_log: self.audit_log.clone(),
+            connect_timeout_s: self.connect_timeout,
+            silence_limit_s: self.silence_limit,
+            max_calls: self.max_calls,
+            agents: self.agents.clone(),
+        }
+    }
+}
+
+fn after_help() -> String {
+    let mut text = String::from(
+        "Examples:\n  \
+         sysmcp call process_list\n  \
+         sysmcp --target ssh:deploy@web-1 call process_list --params '{\"sort\":\"rss\"}'\n  \
+         sysmcp --target ssh:deploy@web-1 call process_inspect --params '{\"pid\":4711}' --json\n  \
+         sysmcp --target ssh:deploy@web-1 serve\n\n\
+         A flag beats a SYSMCP_ variable, a variable beats the configuration file.\n\n\
+         Exit codes:\n",
+    );
+    for (code, name, meaning) in exit::ALL {
+        text.push_str(&format!("  {code:>3}  {name:<14} {meaning}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

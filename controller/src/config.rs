@@ -1,0 +1,380 @@
+//! Where settings come from: flags before variables, variables before the file, the file before the
+//! defaults.
+
+use crate::{
+    agents::Agents,
+    target::{BadTarget, Target},
+    tools::{Selection, Toolset},
+};
+use serde::Deserialize;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// What a flag, a variable or the file may say. Every field may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The machine to look at.
+    pub target: Option<String>,
+    /// Sets of tools to offer.
+    pub toolsets: Option<Vec<String>>,
+    /// Further tools to offer.
+    pub tools: Option<Vec<String>>,
+    /// Tools not to offer.
+    pub disable_tools: Option<Vec<String>>,
+    /// The audit log.
+    pub audit_log: Option<PathBuf>,
+    /// Seconds that connecting may take.
+    pub connect_timeout_s: Option<u64>,
+    /// Seconds without a sign of life after which agent and controller give each other up.
+    pub silence_limit_s: Option<u64>,
+    /// Calls that may run at the same time.
+    pub max_calls: Option<usize>,
+    /// A folder with agents, instead of the embedded ones.
+    pub agents: Option<PathBuf>,
+}
+
+/// The variables, each with the setting it sets.
+pub const VARIABLES: [(&str, &str); 10] = [
+    ("SYSMCP_CONFIG", "the configuration file"),
+    ("SYSMCP_TARGET", "the machine to look at"),
+    ("SYSMCP_TOOLSETS", "sets of tools to offer, separated by commas"),
+    ("SYSMCP_TOOLS", "further tools to offer, separated by commas"),
+    ("SYSMCP_DISABLE_TOOLS", "tools not to offer, separated by commas"),
+    ("SYSMCP_AUDIT_LOG", "the audit log"),
+    ("SYSMCP_CONNECT_TIMEOUT_S", "seconds that connecting may take"),
+    ("SYSMCP_SILENCE_LIMIT_S", "seconds of silence after which agent and controller give up"),
+    ("SYSMCP_MAX_CALLS", "calls that may run at the same time"),
+    ("SYSMCP_AGENTS", "a folder with agents, instead of the embedded ones"),
+];
+
+/// The settings in force.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The machine to look at; `local` unless one is named.
+    pub target: Target,
+    /// The tools to offer.
+    pub selection: Selection,
+    /// The audit log.
+    pub audit_log: PathBuf,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// How long both sides wait for a sign of life.
+    pub silence_limit: Duration,
+    /// Calls that may run at the same time.
+    pub max_calls: usize,
+    /// Where agents come from.
+    pub agents: Agents,
+}
+
+/// The environment, as far as it matters.
+pub type Environment = BTreeMap<String, String>;
+
+/// Settings, and what to tell the user about them.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The settings in force.
+    pub config: Config,
+    /// Things that were passed over.
+    pub warnings: Vec<String>,
+}
+
+/// Brings together flags, variables, the file and the defaults.
+///
+/// # Errors
+///
+/// The first setting that cannot be used, and where it came from.
+pub fn load(
+    flags: Settings,
+    config_flag: Option<PathBuf>,
+    environment: &Environment,
+    is_root: bool,
+) -> Result<Loaded, ConfigError> {
+    let variables = from_variables(environment)?;
+    let named = config_flag.or_else(|| environment.get("SYSMCP_CONFIG").map(PathBuf::from));
+    let file = match named {
+        Some(path) => read(&path)?,
+        None => match default_file(environment).filter(|path| path.exists()) {
+            Some(path) => read(&path)?,
+            None => Settings::default(),
+        },
+    };
+    let config = complete(flags.over(variables).over(file), environment, is_root)?;
+    Ok(Loaded { config, warnings: unknown_variables(environment) })
+}
+
+impl Settings {
+    /// These settings, and those of `weaker` where these say nothing.
+    fn over(self, weaker: Self) -> Self {
+        Self {
+            target: self.target.or(weaker.target),
+            toolsets: self.toolsets.or(weaker.toolsets),
+            tools: self.tools.or(weaker.tools),
+            disable_tools: self.disable_tools.or(weaker.disable_tools),
+            audit_log: self.audit_log.or(weaker.audit_log),
+            connect_timeout_s: self.connect_timeout_s.or(weaker.connect_timeout_s),
+            silence_limit_s: self.silence_limit_s.or(weaker.silence_limit_s),
+            max_calls: self.max_calls.or(weaker.max_calls),
+            agents: self.agents.or(weaker.agents),
+        }
+    }
+}
+
+fn from_variables(environment: &Environment) -> Result<Settings, ConfigError> {
+    let text = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
+    let list = |name: &str| {
+        text(name).map(|value| value.split(',').map(|item| item.trim().to_owned()).collect())
+    };
+    let number = |name: &'static str| {
+        let parse = |value: String| {
+            value.parse::<u64>().map_err(|_| ConfigError::NotANumber { name, value })
+        };
+        text(name).map(parse).transpose()
+    };
+    let max_calls = number("SYSMCP_MAX_CALLS")?;
+    Ok(Settings {
+        target: text("SYSMCP_TARGET"),
+        toolsets: list("SYSMCP_TOOLSETS"),
+        tools: list("SYSMCP_TOOLS"),
+        disable_tools: list("SYSMCP_DISABLE_TOOLS"),
+        audit_log: text("SYSMCP_AUDIT_LOG").map(PathBuf::from),
+        connect_timeout_s: number("SYSMCP_CONNECT_TIMEOUT_S")?,
+        silence_limit_s: number("SYSMCP_SILENCE_LIMIT_S")?,
+        max_calls: max_calls.map(|calls| usize::try_from(calls).unwrap_or(usize::MAX)),
+        agents: text("SYSMCP_AGENTS").map(PathBuf::from),
+    })
+}
+
+fn unknown_variables(environment: &Environment) -> Vec<String> {
+    let is_known = |name: &str| VARIABLES.iter().any(|(known, _)| *known == name);
+    environment
+        .keys()
+        .filter(|name| name.starts_with("SYSMCP_") && !is_known(name))
+        .map(|name| format!("the variable {name} is not one of sysmcp's; it was passed over"))
+        .collect()
+}
+
+fn default_file(environment: &Environment) -> Option<PathBuf> {
+    folder(environment, "XDG_CONFIG_HOME", ".config").map(|folder| folder.join("config.toml"))
+}
+
+/// sysmcp's folder below one of the XDG base folders.
+fn folder(environment: &Environment, variable: &str, below_home: &str) -> Option<PathBuf> {
+    let absolute = |path: &String| Path::new(path).is_absolute().then(|| PathBuf::from(path));
+    let base = environment
+        .get(variable)
+        .and_then(absolute)
+        .or_else(|| environment.get("HOME").and_then(absolute).map(|home| home.join(below_home)))?;
+    Some(base.join("sysmcp"))
+}
+
+fn read(path: &Path) -> Result<Settings, ConfigError> {
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Unreadable {
+        path: shown.clone(),
+        reason: error.to_string(),
+    })?;
+    toml::from_str(&text).map_err(|error| ConfigError::NotUnderstood {
+        path: shown,
+        reason: error.to_string().trim().to_owned(),
+    })
+}
+
+fn complete(
+    settings: Settings,
+    environment: &Environment,
+    is_root: bool,
+) -> Result<Config, ConfigError> {
+    let target = settings.target.as_deref().unwrap_or("local");
+    let target = target.parse().map_err(ConfigError::Target)?;
+    let seconds = |value: Option<u64>, default: u64, name, range: std::ops::RangeInclusive<u64>| {
+        let value = value.unwrap_or(default);
+        if range.contains(&value) {
+            return Ok(Duration::from_secs(value));
+        }
+        Err(ConfigError::OutOfRange { name, value, low: *range.start(), high: *range.end() })
+    };
+    let max_calls = settings.max_calls.unwrap_or(4);
+    if !(1..=8).contains(&max_calls) {
+        let value = u64::try_from(max_calls).unwrap_or(u64::MAX);
+        return Err(ConfigError::OutOfRange { name: "max_calls", value, low: 1, high: 8 });
+    }
+    Ok(Config {
+        target,
+        selection: selection(&settings)?,
+        audit_log: match settings.audit_log {
+            Some(path) => path,
+            None => default_audit_log(environment, is_root)?,
+        },
+        connect_timeout: seconds(settings.connect_timeout_s, 30, "connect_timeout_s", 1..=600)?,
+        silence_limit: seconds(settings.silence_limit_s, 30, "silence_limit_s", 3..=600)?,
+        max_calls,
+        agents: settings.agents.map_or(Agents::Embedded, Agents::Folder),
+    })
+}
+
+fn selection(settings: &Settings) -> Result<Selection, ConfigError> {
+    let toolsets = match &settings.toolsets {
+        None => vec![Toolset::Diagnose],
+        Some(names) => names
+            .iter()
+            .map(|name| {
+                Toolset::named(name).ok_or_else(|| ConfigError::NoToolset { name: name.clone() })
+            })
+            .collect::<Result<_, _>>()?,
+    };
+    Selection::new(
+        &toolsets,
+        settings.tools.as_deref().unwrap_or_default(),
+        settings.disable_tools.as_deref().unwrap_or_default(),
+    )
+    .map_err(|name| ConfigError::NoTool { name })
+}
+
+/// Root's log is the machine's; an ordinary user's is their own.
+fn default_audit_log(environment: &Environment, is_root: bool) -> Result<PathBuf, ConfigError> {
+    if is_root {
+        return Ok(PathBuf::from("/var/log/sysmcp/audit.jsonl"));
+    }
+    folder(environment, "XDG_STATE_HOME", ".local/state")
+        .map(|folder| folder.join("audit.jsonl"))
+        .ok_or(ConfigError::NoHome)
+}
+
+/// A setting that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The target is not one.
+    #[error("{0}")]
+    Target(BadTarget),
+    /// No such set of tools.
+    #[error("there is no toolset `{name}`; there are diagnose and selftest")]
+    NoToolset {
+        /// The name.
+        name: String,
+    },
+    /// No such tool.
+    #[error("there is no tool `{name}`; `sysmcp tools --all` lists them")]
+    NoTool {
+        /// The name.
+        name: String,
+    },
+    /// A number is out of its range.
+    #[error("{name} is {value}: expected {low} to {high}")]
+    OutOfRange {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// The smallest that is accepted.
+        low: u64,
+        /// The largest.
+        high: u64,
+    },
+    /// A variable is not a number.
+    #[error("{name} is `{value}`: expected a whole number")]
+    NotANumber {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The file cannot be read.
+    #[error("could not read the configuration file {path}: {reason}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// The file is not understood.
+    #[error("the configuration file {path} was not understood: {reason}")]
+    NotUnderstood {
+        /// The file.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// There is nowhere to keep the audit log.
+    #[error(
+        "there is no home folder to keep the audit log in; name one with --audit-log or \
+         SYSMCP_AUDIT_LOG"
+    )]
+    NoHome,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> Environment {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn flags_beat_variables_and_variables_beat_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.toml");
+        std::fs::write(&file, "target = \"ssh:file\"\nmax_calls = 2\nconnect_timeout_s = 5\n")
+            .unwrap();
+        let environment = environment(&[
+            ("HOME", "/home/me"),
+            ("SYSMCP_CONFIG", file.to_str().unwrap()),
+            ("SYSMCP_TARGET", "ssh:variable"),
+            ("SYSMCP_MAX_CALLS", "3"),
+        ]);
+        let flags = Settings { target: Some("ssh:flag".to_owned()), ..Settings::default() };
+        let config = load(flags, None, &environment, false).unwrap().config;
+        assert_eq!(config.target.to_string(), "ssh:flag");
+        assert_eq!((config.max_calls, config.connect_timeout), (3, Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn an_ordinary_users_audit_goes_to_their_state_folder() {
+        let log = |pairs: &[(&str, &str)], is_root| {
+            let loaded = load(Settings::default(), None, &environment(pairs), is_root);
+            loaded.map(|loaded| loaded.config.audit_log.display().to_string())
+        };
+        let home = ("HOME", "/home/me");
+        assert_eq!(log(&[home], false).unwrap(), "/home/me/.local/state/sysmcp/audit.jsonl");
+        assert_eq!(log(&[home, ("XDG_STATE_HOME", "/s")], false).unwrap(), "/s/sysmcp/audit.jsonl");
+        assert_eq!(log(&[home], true).unwrap(), "/var/log/sysmcp/audit.jsonl");
+        assert_eq!(log(&[("SYSMCP_AUDIT_LOG", "/x")], false).unwrap(), "/x");
+        assert_eq!(log(&[], false).unwrap_err(), ConfigError::NoHome);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let home = ("HOME", "/home/me");
+        let cases = [
+            (("SYSMCP_MAX_CALLS", "many"), "SYSMCP_MAX_CALLS is `many`"),
+            (("SYSMCP_MAX_CALLS", "9"), "max_calls is 9: expected 1 to 8"),
+            (("SYSMCP_TARGET", "web"), "`local` or `ssh:"),
+            (("SYSMCP_TOOLSETS", "diagnose,all"), "no toolset `all`"),
+            (("SYSMCP_DISABLE_TOOLS", "proces_list"), "no tool `proces_list`"),
+            (("SYSMCP_CONFIG", "/nowhere.toml"), "/nowhere.toml"),
+        ];
+        for (pair, want) in cases {
+            let error = load(Settings::default(), None, &environment(&[home, pair]), false)
+                .err()
+                .map(|error| error.to_string())
+                .unwrap_or_default();
+            assert!(error.contains(want), "{pair:?}: {error}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("c.toml");
+        std::fs::write(&file, "targt = \"local\"\n").unwrap();
+        let error = load(Settings::default(), Some(file), &environment(&[home]), false);
+        assert!(error.unwrap_err().to_string().contains("targt"));
+    }
+
+    #[test]
+    fn a_variable_that_means_nothing_is_told() {
+        let environment = environment(&[("HOME", "/h"), ("SYSMCP_TARGT", "x")]);
+        let loaded = load(Settings::default(), None, &environment, false).unwrap();
+        assert!(loaded.warnings[0].contains("SYSMCP_TARGT"));
+    }
+}

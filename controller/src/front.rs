@@ -1,0 +1,259 @@
+//! What each command does, from the settings to the exit code.
+
+use controller::{
+    audit::{chain, replay},
+    cli::{AuditCommand, Cli, Command, Common},
+    config::{self, Config, Loaded},
+    exit,
+    gate::{Call, Gate, Rendered},
+    mcp::Server,
+    reporter::{Reporter, Silent, Stderr},
+    session::Stopped,
+    tools::{self, Selection},
+    transport::Prompts,
+};
+use protocol::view::text::{self, Style};
+use rmcp::{ServiceExt as _, service::ServerInitializeError};
+use serde_json::{Map, Value, json};
+use std::{
+    fs::File,
+    io::{IsTerminal as _, Write as _},
+    path::Path,
+    sync::Arc,
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Runs a command. Returns the exit code.
+pub async fn run(cli: Cli) -> u8 {
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let is_root = rustix::process::geteuid().is_root();
+    let loaded =
+        config::load(cli.common.settings(), cli.common.config.clone(), &environment, is_root);
+    let Loaded { config, warnings } = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => return complain(&error.to_string(), config_code(&error)),
+    };
+    for warning in warnings {
+        complain(&warning, exit::OK);
+    }
+    match cli.command {
+        Command::Serve => serve(&config, &cli.common).await,
+        Command::Call { tool, params, json } => {
+            call(&config, &cli.common, tool, &params, json).await
+        }
+        Command::Tools { json, all } => list_tools(&config.selection, json, all),
+        Command::Audit { command } => audit(&config, &command),
+    }
+}
+
+const fn config_code(error: &config::ConfigError) -> u8 {
+    let is_target = matches!(error, config::ConfigError::Target(_));
+    if is_target { exit::BAD_TARGET } else { exit::USAGE }
+}
+
+/// Says on stderr what is wrong, and returns the exit code.
+pub fn complain(error: &str, code: u8) -> u8 {
+    // A closed stderr must not end anything.
+    let _ = writeln!(std::io::stderr(), "sysmcp: {error}");
+    code
+}
+
+/// Prints to stdout. A reader that went away has what it wanted.
+fn print(text: &str) -> u8 {
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    exit::OK
+}
+
+/// Whether ssh could ask for a passphrase: it does so at the terminal, whatever stdin is.
+fn prompts() -> Prompts {
+    match File::open("/dev/tty") {
+        Ok(_) => Prompts::Allowed,
+        Err(_) => Prompts::Forbidden,
+    }
+}
+
+async fn call(config: &Config, common: &Common, tool: String, params: &str, as_json: bool) -> u8 {
+    let arguments = match serde_json::from_str::<Map<String, Value>>(params) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            return complain(&format!("--params is not a JSON object: {error}"), exit::USAGE);
+        }
+    };
+    let gate = match Gate::new(config, prompts(), true) {
+        Ok(gate) => gate,
+        Err(error) => return complain(&error.text(), error.exit_code()),
+    };
+    let stderr = (!common.quiet).then(Stderr::default);
+    let reporter: &dyn Reporter = match &stderr {
+        Some(stderr) => stderr,
+        None => &Silent,
+    };
+    let code = tokio::select! {
+        answered = gate.call(Call { tool, arguments }, reporter) => {
+            clear(stderr.as_ref());
+            match answered {
+                Ok(rendered) => print(&shown(&rendered, as_json)),
+                Err(error) => complain(&error.text(), error.exit_code()),
+            }
+        }
+        () = interrupted() => {
+            clear(stderr.as_ref());
+            complain("interrupted", exit::INTERRUPTED)
+        }
+    };
+    let stopped = stop(&gate, reporter, stderr.as_ref(), common.quiet).await;
+    if code == exit::OK { stopped } else { code }
+}
+
+fn clear(stderr: Option<&Stderr>) {
+    if let Some(stderr) = stderr {
+        stderr.clear();
+    }
+}
+
+/// Ends the session and prints the receipt. Returns the exit code for what is left.
+async fn stop(gate: &Gate, reporter: &dyn Reporter, stderr: Option<&Stderr>, quiet: bool) -> u8 {
+    let stopped = gate.stop(reporter).await;
+    clear(stderr);
+    match stopped {
+        Ok(None) => exit::OK,
+        Ok(Some(stopped)) => receipt(&stopped, quiet),
+        Err(error) => complain(&error.text(), error.exit_code()),
+    }
+}
+
+fn receipt(stopped: &Stopped, quiet: bool) -> u8 {
+    let is_clean = stopped.is_clean();
+    if !quiet || !is_clean {
+        complain(&stopped.sentence(), exit::OK);
+        if let Some(words) = stopped.last_words().filter(|_| stopped.receipt.is_none()) {
+            complain(&format!("it said: {words}"), exit::OK);
+        }
+    }
+    if is_clean { exit::OK } else { exit::NOT_CLEAN }
+}
+
+/// Returns when the user, or the system, wants this process to end.
+async fn interrupted() {
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = kinds.map(signal) else {
+        // Without handlers the signals end the process, and the agent with its channel.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+}
+
+fn shown(rendered: &Rendered, as_json: bool) -> String {
+    if as_json {
+        return format!("{}\n", rendered.text);
+    }
+    let stdout = std::io::stdout();
+    let style = if stdout.is_terminal() {
+        let width = rustix::termios::tcgetwinsize(&stdout).map(|size| size.ws_col).ok();
+        Style { color: true, width: width.filter(|width| *width > 0) }
+    } else {
+        Style::PLAIN
+    };
+    text::answer(&rendered.tables, &rendered.meta, style)
+}
+
+/// Speaks MCP until the client goes away.
+async fn serve(config: &Config, common: &Common) -> u8 {
+    // Nobody can be asked: the terminal, if there is one, is the client's.
+    let gate = match Gate::new(config, Prompts::Forbidden, false) {
+        Ok(gate) => Arc::new(gate),
+        Err(error) => return complain(&error.text(), error.exit_code()),
+    };
+    let serving = Server::new(Arc::clone(&gate)).serve(rmcp::transport::io::stdio_pipes());
+    let code = tokio::select! {
+        code = until_closed(serving) => code,
+        () = interrupted() => exit::OK,
+    };
+    let stopped = stop(&gate, &Silent, None, common.quiet).await;
+    if code == exit::OK { stopped } else { code }
+}
+
+async fn until_closed(
+    serving: impl Future<
+        Output = Result<
+            rmcp::service::RunningService<rmcp::RoleServer, Server>,
+            ServerInitializeError,
+        >,
+    >,
+) -> u8 {
+    match serving.await {
+        Ok(service) => {
+            let _ = service.waiting().await;
+            exit::OK
+        }
+        // A client that only asks what the server is and closes.
+        Err(ServerInitializeError::ConnectionClosed(_)) => exit::OK,
+        Err(error) => complain(&format!("the client does not speak MCP: {error}"), exit::USAGE),
+    }
+}
+
+fn list_tools(selection: &Selection, as_json: bool, all: bool) -> u8 {
+    let entries = if all { tools::ALL } else { selection.entries() };
+    if as_json {
+        let list: Vec<Value> = entries
+            .iter()
+            .map(|entry| {
+                json!({
+                    "name": entry.name(), "title": entry.title, "toolset": entry.toolset.name(),
+                    "description": entry.description, "inputSchema": entry.input_schema(),
+                    "outputSchema": entry.output_schema(),
+                })
+            })
+            .collect();
+        return print(&format!("{}\n", Value::Array(list)));
+    }
+    let mut text = String::new();
+    for entry in entries {
+        let set = entry.toolset.name();
+        let mark = if selection.find(entry.name()).is_some() { "" } else { ", not offered" };
+        text.push_str(&format!("{} ({set}{mark}): {}\n", entry.name(), entry.title));
+        text.push_str(&format!("  {}\n", entry.description));
+        let schema = entry.input_schema();
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for (name, property) in properties.into_iter().flatten() {
+            let words = property.get("description").and_then(Value::as_str).unwrap_or_default();
+            text.push_str(&format!("    {name}: {words}\n"));
+        }
+    }
+    print(&text)
+}
+
+fn audit(config: &Config, command: &AuditCommand) -> u8 {
+    let named = match command {
+        AuditCommand::Verify { file } | AuditCommand::Script { file } => file.as_deref(),
+    };
+    let path: &Path = named.unwrap_or(&config.audit_log);
+    let shown = path.display();
+    let log = match std::fs::read_to_string(path) {
+        Ok(log) => log,
+        Err(error) => {
+            return complain(
+                &format!("could not read the audit log {shown}: {error}"),
+                exit::USAGE,
+            );
+        }
+    };
+    match command {
+        AuditCommand::Script { .. } => print(&replay::script(&log)),
+        AuditCommand::Verify { .. } => match chain::verify(&log) {
+            chain::Verdict::Whole { lines } => {
+                print(&format!("{shown}: {lines} lines, each follows from the one before\n"))
+            }
+            chain::Verdict::Broken { line_number, reason } => {
+                complain(&format!("{shown}: line {line_number}: {reason}"), exit::AUDIT_BROKEN)
+            }
+        },
+    }
+}

@@ -1,0 +1,295 @@
+//! The one call path: validate, permit, audit the intent, budget, run, render, audit the result.
+//!
+//! Whatever the front door, nothing reaches an agent any other way.
+
+mod error;
+mod ledger;
+mod rendered;
+
+pub use error::GateError;
+pub use rendered::Rendered;
+
+use crate::{
+    audit::{Audit, record::Event},
+    config::Config,
+    push::{PushError, Settings},
+    reporter::Reporter,
+    session::{CallError, Session, Stopped},
+    target::Target,
+    tools::{self, Entry, Question, Selection},
+    transport::Prompts,
+};
+use ledger::{Ledger, Permit};
+use protocol::{host_text::HostText, redact};
+use serde_json::{Map, Value};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::Mutex;
+
+/// Answers calls about one target.
+pub struct Gate {
+    target: Target,
+    selection: Selection,
+    settings: Settings,
+    audit: Audit,
+    ledger: Ledger,
+    session: Mutex<Option<Arc<Session>>>,
+    next_call: AtomicU64,
+    /// Whether the session ends with the first call, so that a handle would name nothing.
+    is_one_shot: bool,
+}
+
+/// A call, as the front door got it.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The tool's name.
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+}
+
+impl Gate {
+    /// Makes ready to answer. Touches no target, but the audit log must be writable.
+    ///
+    /// # Errors
+    ///
+    /// When the audit log cannot be opened.
+    pub fn new(config: &Config, prompts: Prompts, is_one_shot: bool) -> Result<Self, GateError> {
+        Ok(Self {
+            target: config.target.clone(),
+            selection: config.selection.clone(),
+            settings: Settings {
+                agents: config.agents.clone(),
+                patience: config.connect_timeout,
+                silence_limit: config.silence_limit,
+                prompts,
+            },
+            audit: Audit::open(&config.audit_log)?,
+            ledger: Ledger::new(config.max_calls),
+            session: Mutex::new(None),
+            next_call: AtomicU64::new(1),
+            is_one_shot,
+        })
+    }
+
+    /// The tools that are offered.
+    pub const fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// The target.
+    pub const fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Answers one call. Dropping the future cancels it on the target, and that is audited too.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer, with what to do next.
+    pub async fn call(&self, call: Call, reporter: &dyn Reporter) -> Result<Rendered, GateError> {
+        let (entry, question, permit) = match self.admit(&call) {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                self.audit.write(&refused(call, &error))?;
+                return Err(error);
+            }
+        };
+        let mut entered = self.enter(call)?;
+        let result = self.run(entry, &question, reporter).await;
+        drop(permit);
+        entered.finish(&result)?;
+        result
+    }
+
+    /// Validates a call and permits it.
+    fn admit(&self, call: &Call) -> Result<(&Entry, Question, Permit<'_>), GateError> {
+        let entry = self.selection.find(&call.tool).ok_or_else(|| GateError::UnknownTool {
+            name: HostText::capped(call.tool.as_bytes(), 64),
+            offered: self.selection.names(),
+        })?;
+        let question = Question::read(entry, call.arguments.clone())
+            .map_err(|problem| GateError::Arguments { tool: entry.name(), problem })?;
+        let window = Duration::from_millis(question.request.window_ms().into());
+        let permit = self.ledger.permit(window).ok_or_else(|| self.ledger.busy())?;
+        Ok((entry, question, permit))
+    }
+
+    /// Writes down what is about to be done. If that fails, it is not done.
+    fn enter(&self, call: Call) -> Result<Entered<'_>, GateError> {
+        let mut parameters = Value::Object(call.arguments);
+        let parameters_digest = self.audit.digest(&parameters);
+        redact::json(&mut parameters);
+        let number = self.next_call.fetch_add(1, Ordering::Relaxed);
+        self.audit.write(&Event::Intent {
+            call: number,
+            target: self.target.to_string(),
+            tool: call.tool,
+            parameters,
+            parameters_digest,
+        })?;
+        let started = Instant::now();
+        Ok(Entered { audit: &self.audit, call: number, started, is_finished: false })
+    }
+
+    async fn run(
+        &self,
+        entry: &Entry,
+        question: &Question,
+        reporter: &dyn Reporter,
+    ) -> Result<Rendered, GateError> {
+        let session = self.session(reporter).await?;
+        let mut stream = tools::Stream::of(entry.id);
+        let request = question.request.clone();
+        let answer = session
+            .call(request, question.budget, reporter, |item| stream.accept(item))
+            .await
+            .map_err(GateError::from)?;
+        if answer.report.id() != entry.id {
+            return Err(GateError::Defect("the agent answered another question".to_owned()));
+        }
+        Rendered::new(&self.target, question, answer, &stream, self.is_one_shot)
+    }
+
+    /// The connected agent; connects where there is none, or none any more. Calls that come
+    /// meanwhile wait for the same one.
+    async fn session(&self, reporter: &dyn Reporter) -> Result<Arc<Session>, GateError> {
+        let mut current = self.session.lock().await;
+        if let Some(session) = &*current {
+            if session.lost().is_none() {
+                return Ok(Arc::clone(session));
+            }
+            if let Some(lost) = current.take().and_then(Arc::into_inner) {
+                let stopped = lost.stop(reporter).await;
+                self.write_stopped(&stopped)?;
+            }
+        }
+        let target = self.target.to_string();
+        self.audit.write(&Event::Connecting { target: target.clone() })?;
+        let connected = Session::connect(&self.target, &self.settings, reporter).await;
+        let event = match &connected {
+            Ok(session) => connected_event(target, session),
+            Err(error) => Event::NotConnected { target, reason: error.to_string() },
+        };
+        self.audit.write(&event)?;
+        let session = Arc::new(connected?);
+        *current = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Ends the session, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// When what is left cannot be written down.
+    pub async fn stop(&self, reporter: &dyn Reporter) -> Result<Option<Stopped>, GateError> {
+        let Some(session) = self.session.lock().await.take() else { return Ok(None) };
+        // A call that still holds the session was dropped already, or is about to be.
+        let Some(session) = owned(session).await else { return Ok(None) };
+        let stopped = session.stop(reporter).await;
+        self.write_stopped(&stopped)?;
+        Ok(Some(stopped))
+    }
+
+    fn write_stopped(&self, stopped: &Stopped) -> Result<(), GateError> {
+        Ok(self.audit.write(&Event::Stopped {
+            target: stopped.target.to_string(),
+            clean: stopped.is_clean(),
+            receipt: stopped.sentence(),
+        })?)
+    }
+}
+
+/// Waits until nobody else holds the session.
+async fn owned(mut session: Arc<Session>) -> Option<Session> {
+    for _ in 0..100 {
+        session = match Arc::try_unwrap(session) {
+            Ok(session) => return Some(session),
+            Err(shared) => shared,
+        };
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    None
+}
+
+fn connected_event(target: String, session: &Session) -> Event {
+    let hello = session.hello();
+    Event::Connected {
+        target,
+        host: hello.host_name.to_string(),
+        uid: hello.uid,
+        pids: [hello.supervisor_pid, hello.worker_pid],
+        agent_sha256: session.sha256().to_string(),
+    }
+}
+
+fn refused(call: Call, error: &GateError) -> Event {
+    let mut parameters = Value::Object(call.arguments);
+    redact::json(&mut parameters);
+    let error = error.to_string();
+    let (reason, _) = redact::text(&error);
+    Event::Refused {
+        tool: HostText::capped(call.tool.as_bytes(), 64).to_string(),
+        parameters,
+        reason: reason.into_owned(),
+    }
+}
+
+/// A call whose intent is written down. One that is dropped before it ends was cancelled, and that
+/// is written down too.
+struct Entered<'g> {
+    audit: &'g Audit,
+    call: u64,
+    started: Instant,
+    is_finished: bool,
+}
+
+impl Entered<'_> {
+    fn finish(&mut self, result: &Result<Rendered, GateError>) -> Result<(), GateError> {
+        self.is_finished = true;
+        Ok(self.audit.write(&self.outcome(result.as_ref().map_err(ToString::to_string)))?)
+    }
+
+    fn outcome(&self, result: Result<&Rendered, String>) -> Event {
+        let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (answer, error) = match result {
+            Ok(answer) => (Some(answer), None),
+            Err(error) => (None, Some(redact::text(&error).0.into_owned())),
+        };
+        Event::Outcome {
+            call: self.call,
+            answered: answer.is_some(),
+            error,
+            duration_ms,
+            answer_bytes: answer.map_or(0, |answer| answer.text.len() as u64),
+            agent_cpu_ms: answer.map(|answer| answer.meta.overhead.agent_cpu_ms),
+            redacted: answer.map(|answer| answer.meta.redacted),
+        }
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // The caller is gone; there is nobody to tell that the log cannot be written.
+            let _ = self.audit.write(&self.outcome(Err("cancelled".to_owned())));
+        }
+    }
+}
+
+impl From<CallError> for GateError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl From<PushError> for GateError {
+    fn from(error: PushError) -> Self {
+        Self::Push(Box::new(error))
+    }
+}

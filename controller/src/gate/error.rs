@@ -1,0 +1,109 @@
+//! Why a call has no answer.
+
+use crate::{audit::AuditError, exit, push::PushError, session::CallError, tools::BadArguments};
+use protocol::{error::AgentError, host_text::HostText};
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// No such tool is offered.
+    #[error("no tool is called `{name}`; there are {offered}")]
+    UnknownTool {
+        /// The name, escaped.
+        name: HostText,
+        /// The tools that are offered.
+        offered: String,
+    },
+    /// The arguments were not understood.
+    #[error("{tool}: {problem}")]
+    Arguments {
+        /// The tool.
+        tool: &'static str,
+        /// What is wrong.
+        problem: BadArguments,
+    },
+    /// As many calls as are allowed are running.
+    #[error("busy: {running} calls are running, which is the limit")]
+    Busy {
+        /// How many run.
+        running: usize,
+        /// When the first of them should end.
+        retry_after_ms: u64,
+    },
+    /// What would be done cannot be written down.
+    #[error("{0}")]
+    Audit(#[from] AuditError),
+    /// There is no agent on the target.
+    #[error("{0}")]
+    Push(Box<PushError>),
+    /// The agent gave no answer.
+    #[error("{0}")]
+    Call(CallError),
+    /// A defect of sysmcp, or of the agent.
+    #[error("a defect: {0}")]
+    Defect(String),
+}
+
+impl GateError {
+    /// What the caller can do next.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Busy { retry_after_ms, .. } => Some(format!("retry in {retry_after_ms} ms")),
+            Self::Call(CallError::Agent(error)) => error.remedy(),
+            Self::Call(CallError::Lost(_)) => {
+                Some("call again: the next call connects anew".to_owned())
+            }
+            Self::Call(CallError::Overdue { .. }) => {
+                Some("ask for a shorter window; the target may be too busy to answer".to_owned())
+            }
+            Self::UnknownTool { .. }
+            | Self::Arguments { .. }
+            | Self::Audit(_)
+            | Self::Push(_)
+            | Self::Defect(_) => None,
+        }
+    }
+
+    /// The error and the remedy as one text, short enough for every client.
+    pub fn text(&self) -> String {
+        const MOST_BYTES: usize = 2000;
+        let mut text = self.to_string();
+        if let Some(remedy) = self.remedy() {
+            text.push_str(". ");
+            text.push_str(&remedy);
+        }
+        let mut end = text.len().min(MOST_BYTES);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text
+    }
+
+    /// Whether the same call may succeed if it is made again.
+    pub const fn is_transient(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy { .. }
+                | Self::Call(
+                    CallError::Lost(_)
+                        | CallError::Overdue { .. }
+                        | CallError::Agent(AgentError::Busy { .. })
+                )
+        )
+    }
+
+    /// The exit code for a command that ends with this.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::UnknownTool { .. } | Self::Arguments { .. } => exit::USAGE,
+            Self::Busy { .. } => exit::NO_ANSWER,
+            Self::Audit(_) => exit::NO_AUDIT,
+            Self::Push(error) => error.exit_code(),
+            Self::Call(CallError::Agent(AgentError::InvalidParameter(_))) => exit::USAGE,
+            Self::Call(CallError::Agent(_)) => exit::NO_ANSWER,
+            Self::Call(CallError::Lost(_) | CallError::Overdue { .. }) => exit::LOST,
+            Self::Defect(_) => exit::DEFECT,
+        }
+    }
+}

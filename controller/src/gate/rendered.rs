@@ -1,0 +1,83 @@
+//! An answer, ready for any front door.
+
+use super::GateError;
+use crate::{
+    target::Target,
+    tools::{self, Question, Stream},
+    verdict::Conclusion,
+};
+use protocol::{
+    message::Answer,
+    view::{
+        json::{self, MetaView},
+        table::Table,
+    },
+};
+use serde_json::{Map, Value};
+
+/// The most bytes an answer may have, whatever the agent sent: some clients cut at 40,000
+/// characters, and say nothing.
+const MOST_BYTES: usize = 38_000;
+
+/// An answer, ready for any front door.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    /// The answer as one JSON object: what follows, what was measured, how.
+    pub object: Map<String, Value>,
+    /// The same as text.
+    pub text: String,
+    /// The same for a person.
+    pub tables: Vec<Table>,
+    /// How it was measured.
+    pub meta: MetaView,
+}
+
+impl Rendered {
+    pub(super) fn new(
+        target: &Target,
+        question: &Question,
+        mut answer: Answer,
+        stream: &Stream,
+        is_one_shot: bool,
+    ) -> Result<Self, GateError> {
+        if is_one_shot {
+            answer.meta.artifact = None;
+        }
+        let conclusion = tools::conclude(&answer.report, stream);
+        let rest = tools::rest(&question.request, &answer.meta);
+        let defect = |error: serde_json::Error| GateError::Defect(error.to_string());
+        let (fields, nulls) = json::fields(&answer.report).map_err(defect)?;
+        let mut meta = MetaView::new(&target.to_string(), &answer.meta, nulls);
+        meta.rest = rest.map(|parameters| format!("{} {parameters}", question.request.id().name()));
+        let object = in_order(&conclusion, fields).map_err(defect)?;
+        let object = json::object(object, &meta).map_err(defect)?;
+        let text = serde_json::to_string(&object).map_err(defect)?;
+        if text.len() > MOST_BYTES {
+            return Err(GateError::Defect(format!(
+                "the agent sent an answer of {} bytes, above the limit of {MOST_BYTES}",
+                text.len()
+            )));
+        }
+        let tables = tools::tables(&answer.report, &conclusion);
+        Ok(Self { object, text, tables, meta })
+    }
+}
+
+/// What follows comes first: a reader that is cut off has at least that. The next step comes after
+/// the numbers.
+fn in_order(
+    conclusion: &Conclusion,
+    fields: Map<String, Value>,
+) -> serde_json::Result<Map<String, Value>> {
+    let mut object = Map::new();
+    let Value::Object(mut concluded) = serde_json::to_value(conclusion)? else {
+        return Ok(fields);
+    };
+    let next = concluded.remove("next");
+    object.extend(concluded);
+    object.extend(fields);
+    if let Some(next) = next {
+        object.insert("next".to_owned(), next);
+    }
+    Ok(object)
+}

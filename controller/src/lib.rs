@@ -1,0 +1,20 @@
+//! The controller: runs beside the MCP client, puts the agent on a target, asks it, and puts what
+//! it measured into words.
+//!
+//! Whatever the front door (a command line, MCP), a call takes one way: [`gate`].
+
+pub mod agents;
+pub mod audit;
+pub mod cli;
+pub mod config;
+pub mod exit;
+pub mod gate;
+pub mod mcp;
+pub mod push;
+pub mod reporter;
+pub mod schema;
+pub mod session;
+pub mod target;
+pub mod tools;
+pub mod transport;
+pub mod verdict;

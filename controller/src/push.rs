@@ -1,0 +1,376 @@
+//! Puts the agent on a target and starts it.
+//!
+//! One channel, one script. The script makes a private folder, opens a file in it, removes the
+//! folder, and only then says that it is ready; the controller picks the agent for the machine it
+//! runs on and sends it; the script checks it and becomes it. From the first byte on nothing has a
+//! name on the target.
+
+pub mod script;
+
+use crate::{
+    agents::{Agent, Agents, NoAgent},
+    exit,
+    reporter::{Reporter, Stage},
+    target::Target,
+    transport::{self, Channel, Prompts, openssh, process::Ended},
+};
+use protocol::{
+    WIRE_ID,
+    frame::{self, FrameBuffer, FrameError},
+    handshake::{HandshakeError, MarkScanner, Sha256, Token, controller_mark, parse_agent_line},
+    host_text::HostText,
+    message::{FromAgent, Hello, Terms, ToAgent},
+};
+use script::{Line, Refusal};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+/// A channel with an agent at its other end.
+pub struct Pushed {
+    /// The channel.
+    pub channel: Channel,
+    /// What came after the agent's first message.
+    pub buffer: FrameBuffer,
+    /// Who it is.
+    pub hello: Hello,
+    /// The digest of what runs there, as it reported and as it was sent.
+    pub sha256: Sha256,
+    /// Bytes that were sent to get there.
+    pub sent_bytes: usize,
+}
+
+/// How to push.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where agents come from.
+    pub agents: Agents,
+    /// How long the target may take to let us in and get ready, and then again to start the agent.
+    pub patience: Duration,
+    /// How long the agent waits for a sign of life before it ends itself.
+    pub silence_limit: Duration,
+    /// Whether ssh may ask at the terminal.
+    pub prompts: Prompts,
+}
+
+/// Bytes that are written before progress is reported again.
+const PIECE_BYTES: usize = 32 << 10;
+
+/// Pushes the agent and returns once it has said who it is.
+///
+/// # Errors
+///
+/// Why there is no agent at the other end. Nothing is left there then.
+pub async fn push(
+    target: &Target,
+    settings: &Settings,
+    reporter: &dyn Reporter,
+) -> Result<Pushed, PushError> {
+    let largest = settings.agents.largest().map_err(PushError::NoAgent)?;
+    let token = new_token()?;
+    let script = script::for_session(&token, largest);
+    reporter.stage(&Stage::Connecting(target));
+    let channel = transport::open(target, &script, settings.prompts)
+        .map_err(|error| PushError::Transport(error.to_string()))?;
+    let mut attempt = Attempt { target, settings, token, channel, largest };
+    match attempt.run(reporter).await {
+        Ok((buffer, hello, sha256, sent_bytes)) => {
+            Ok(Pushed { channel: attempt.channel, buffer, hello, sha256, sent_bytes })
+        }
+        Err(Interruption::Error(error)) => Err(*error),
+        Err(Interruption::Ended { noise }) => Err(attempt.explain_end(&noise).await),
+    }
+}
+
+fn new_token() -> Result<Token, PushError> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| PushError::Transport(error.to_string()))?;
+    Ok(Token::new(random))
+}
+
+/// Why an attempt stopped.
+enum Interruption {
+    /// For a reason we know.
+    Error(Box<PushError>),
+    /// The channel ended; the process that carried it may know why.
+    Ended {
+        /// What came instead of a mark.
+        noise: Vec<u8>,
+    },
+}
+
+impl<E: Into<PushError>> From<E> for Interruption {
+    fn from(error: E) -> Self {
+        Self::Error(Box::new(error.into()))
+    }
+}
+
+struct Attempt<'a> {
+    target: &'a Target,
+    settings: &'a Settings,
+    token: Token,
+    channel: Channel,
+    largest: usize,
+}
+
+type Started = (FrameBuffer, Hello, Sha256, usize);
+
+impl Attempt<'_> {
+    async fn run(&mut self, reporter: &dyn Reporter) -> Result<Started, Interruption> {
+        let mut lines = MarkScanner::for_line(&script::mark(&self.token));
+        let ready = within(self.settings.patience, Stage::NAME_CONNECTING, async {
+            let found = scan(&mut self.channel.reader, &mut lines).await?;
+            Ok(Line::parse(&found.line).ok_or(PushError::Script { line: shown(&found.line) })?)
+        })
+        .await?;
+        let Line::Ready { machine, unpacks } = ready else { return Err(self.refused(ready)) };
+        let agent = self.settings.agents.for_machine(&machine).map_err(PushError::NoAgent)?;
+        let payload = if unpacks { agent.packed.clone() } else { unpacked(&agent)? };
+        let terms = ToAgent::Terms(Terms {
+            silence_limit_ms: u32::try_from(self.settings.silence_limit.as_millis())
+                .unwrap_or(u32::MAX),
+        });
+        let header = script::header(payload.len(), &agent.sha256, unpacks);
+        let tail = [controller_mark(&self.token), frame::encode(&terms)?].concat();
+        let sent_bytes = header.len() + payload.len() + tail.len();
+        let patience = self.settings.patience.max(transfer_patience(payload.len()));
+        within(patience, Stage::NAME_SENDING, async {
+            let Channel { reader, writer, .. } = &mut self.channel;
+            let sending = send(writer, &header, &payload, &tail, reporter);
+            let starting = wait_for_start(reader, &self.token, &agent);
+            // Reading goes on while we write: a script that gives up early says why.
+            let (sent, started) = tokio::join!(sending, starting);
+            let (buffer, hello) = started?;
+            sent.map_err(|_| Interruption::Ended { noise: Vec::new() })?;
+            Ok((buffer, hello, agent.sha256, sent_bytes))
+        })
+        .await
+    }
+
+    fn refused(&self, line: Line) -> Interruption {
+        match line {
+            Line::Refused(refusal) => PushError::Refused { refusal, bytes: self.largest }.into(),
+            Line::Ready { .. } => Interruption::Ended { noise: Vec::new() },
+        }
+    }
+
+    /// Finds out why the channel ended, from the process that carried it.
+    async fn explain_end(self, noise: &[u8]) -> PushError {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        let Some(process) = self.channel.process else {
+            return PushError::NoShell { status: None, said: first_of(noise) };
+        };
+        drop(self.channel.writer);
+        let Ended { status, stderr } = process.end(PATIENCE).await;
+        let code = status.and_then(|status| status.code());
+        if let Target::Ssh(ssh) = self.target {
+            let encrypted_key = || match self.settings.prompts {
+                Prompts::Forbidden => openssh::encrypted_key(ssh),
+                Prompts::Allowed => None,
+            };
+            if let Some(failure) = openssh::explain(ssh, code, &stderr, encrypted_key) {
+                return PushError::Ssh(failure);
+            }
+        }
+        let said = if noise.trim_ascii().is_empty() { &stderr } else { noise };
+        PushError::NoShell { status: code, said: first_of(said) }
+    }
+}
+
+/// The patience for a transfer: a slow link, 20 kB/s, on top of what starting takes.
+fn transfer_patience(bytes: usize) -> Duration {
+    Duration::from_secs(20) + Duration::from_millis(u64::try_from(bytes / 20).unwrap_or(u64::MAX))
+}
+
+fn unpacked(agent: &Agent) -> Result<Vec<u8>, PushError> {
+    agent.unpacked().map_err(|error| PushError::Transport(error.to_string()))
+}
+
+async fn within<T>(
+    patience: Duration,
+    doing: &'static str,
+    work: impl Future<Output = Result<T, Interruption>>,
+) -> Result<T, Interruption> {
+    match tokio::time::timeout(patience, work).await {
+        Ok(result) => result,
+        Err(_) => Err(PushError::TimedOut { doing, seconds: patience.as_secs() }.into()),
+    }
+}
+
+/// Reads until the scanner finds its mark.
+async fn scan(
+    reader: &mut (impl AsyncRead + Unpin),
+    scanner: &mut MarkScanner,
+) -> Result<protocol::handshake::Found, Interruption> {
+    let mut bytes = vec![0; 4096];
+    loop {
+        let read = reader.read(&mut bytes).await.unwrap_or(0);
+        if read == 0 {
+            return Err(Interruption::Ended { noise: scanner.noise().to_vec() });
+        }
+        match scanner.push(bytes.get(..read).unwrap_or_default()) {
+            Ok(None) => {}
+            Ok(Some(found)) => return Ok(found),
+            Err(_) => return Err(Interruption::Ended { noise: scanner.noise().to_vec() }),
+        }
+    }
+}
+
+async fn send(
+    writer: &mut (impl AsyncWrite + Unpin),
+    header: &str,
+    payload: &[u8],
+    tail: &[u8],
+    reporter: &dyn Reporter,
+) -> std::io::Result<()> {
+    writer.write_all(header.as_bytes()).await?;
+    let mut sent = 0;
+    for piece in payload.chunks(PIECE_BYTES) {
+        reporter.stage(&Stage::Sending { sent, total: payload.len() });
+        writer.write_all(piece).await?;
+        sent += piece.len();
+    }
+    reporter.stage(&Stage::Sending { sent, total: payload.len() });
+    writer.write_all(tail).await?;
+    writer.flush().await
+}
+
+/// Waits for the agent's mark and its first message, or for the script's reason why not.
+async fn wait_for_start(
+    reader: &mut (impl AsyncRead + Unpin),
+    token: &Token,
+    agent: &Agent,
+) -> Result<(FrameBuffer, Hello), Interruption> {
+    let mut agent_mark = MarkScanner::for_agent(token);
+    let mut script_line = MarkScanner::for_line(&script::mark(token));
+    let mut buffer = FrameBuffer::default();
+    let mut is_running = false;
+    let mut bytes = vec![0; 4096];
+    loop {
+        let read = reader.read(&mut bytes).await.unwrap_or(0);
+        if read == 0 {
+            return Err(Interruption::Ended { noise: agent_mark.noise().to_vec() });
+        }
+        let received = bytes.get(..read).unwrap_or_default();
+        if is_running {
+            buffer.push(received);
+        } else if let Some(found) = agent_mark.push(received)? {
+            parse_agent_line(token, &found.line)?.check(&agent.sha256, WIRE_ID)?;
+            buffer.push(&found.rest);
+            is_running = true;
+        } else if let Some(found) = script_line.push(received)? {
+            let line = Line::parse(&found.line);
+            let error = match line {
+                Some(Line::Refused(refusal)) => PushError::Refused { refusal, bytes: agent.bytes },
+                Some(Line::Ready { .. }) | None => PushError::Script { line: shown(&found.line) },
+            };
+            return Err(error.into());
+        }
+        if let Some(message) = buffer.take::<FromAgent>()? {
+            return match message {
+                FromAgent::Hello(hello) => Ok((buffer, hello)),
+                FromAgent::Progress(_)
+                | FromAgent::Streamed(_)
+                | FromAgent::Answered(_)
+                | FromAgent::Heartbeat { .. }
+                | FromAgent::Receipt(_) => {
+                    Err(PushError::Handshake(HandshakeError::BadLine).into())
+                }
+            };
+        }
+    }
+}
+
+fn shown(line: &str) -> HostText {
+    HostText::capped(line.as_bytes(), 200)
+}
+
+fn first_of(bytes: &[u8]) -> HostText {
+    let text = String::from_utf8_lossy(bytes);
+    let (text, _) = protocol::redact::text(text.trim());
+    HostText::capped(text.as_bytes(), 400)
+}
+
+/// Why there is no agent at the other end.
+#[derive(Debug, thiserror::Error)]
+pub enum PushError {
+    /// None can be sent.
+    #[error("{0}")]
+    NoAgent(NoAgent),
+    /// The process that would carry the channel could not be started.
+    #[error("could not start a connection: {0}")]
+    Transport(String),
+    /// ssh did not log in.
+    #[error("{0}")]
+    Ssh(openssh::Failure),
+    /// What answered is no shell that runs the script.
+    #[error("{}", no_shell(*.status, .said))]
+    NoShell {
+        /// The exit code of what answered.
+        status: Option<i32>,
+        /// What it said.
+        said: HostText,
+    },
+    /// The script said why it would not start the agent.
+    #[error("{}", .refusal.sentence(*.bytes))]
+    Refused {
+        /// Why.
+        refusal: Refusal,
+        /// Bytes that need room.
+        bytes: usize,
+    },
+    /// The script said something it does not say.
+    #[error("the target answered `{line}` where the start-up script answers")]
+    Script {
+        /// What it said.
+        line: HostText,
+    },
+    /// The agent is not the one that was sent.
+    #[error("{0}")]
+    Handshake(#[from] HandshakeError),
+    /// What came is not a frame.
+    #[error("the target sent what is no message: {0}")]
+    Frame(#[from] FrameError),
+    /// It took too long.
+    #[error("{doing} took longer than {seconds} s; allow more with --connect-timeout")]
+    TimedOut {
+        /// What took so long.
+        doing: &'static str,
+        /// The limit.
+        seconds: u64,
+    },
+}
+
+fn no_shell(status: Option<i32>, said: &HostText) -> String {
+    let status = status.map(|code| format!(" (exit code {code})")).unwrap_or_default();
+    if said.as_str().is_empty() {
+        return format!(
+            "what answers on the target is no shell{status}: it ended without a word. The account \
+             needs a login shell that can run /bin/sh"
+        );
+    }
+    format!(
+        "what answers on the target is no shell{status}: it said `{said}`. The account needs a \
+         login shell and no forced command"
+    )
+}
+
+impl PushError {
+    /// The exit code for a command that ends with this.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoAgent(NoAgent::Machine { .. }) => exit::CANNOT_RUN,
+            Self::NoAgent(_) => exit::NO_AGENT,
+            Self::Transport(_) | Self::TimedOut { .. } => exit::UNREACHABLE,
+            Self::Ssh(failure) => match failure {
+                openssh::Failure::HostKeyChanged { .. }
+                | openssh::Failure::HostKeyUnknown { .. } => exit::HOST_KEY,
+                openssh::Failure::Passphrase { .. } => exit::PASSPHRASE,
+                openssh::Failure::LoginRefused { .. } => exit::REFUSED_LOGIN,
+                openssh::Failure::Unreachable { .. } | openssh::Failure::NoSsh => exit::UNREACHABLE,
+            },
+            Self::NoShell { .. } | Self::Script { .. } => exit::NO_SHELL,
+            Self::Refused { refusal, .. } => refusal.exit_code(),
+            Self::Handshake(_) | Self::Frame(_) => exit::ALTERED,
+        }
+    }
+}

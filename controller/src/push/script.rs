@@ -1,0 +1,198 @@
+//! The start-up script, and what it says.
+
+use crate::exit;
+use protocol::{
+    handshake::{Sha256, Token},
+    host_text::HostText,
+};
+
+const SOURCE: &str = include_str!("bootstrap.sh");
+
+/// The script as one line, for one session.
+pub fn for_session(token: &Token, room_bytes: usize) -> String {
+    let lines = SOURCE.lines().map(str::trim).filter(|line| !line.is_empty());
+    let code: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
+    code.join(" ").replace("TOKEN", token.as_str()).replace("ROOM", &room_bytes.to_string())
+}
+
+/// What the script's lines begin with.
+pub fn mark(token: &Token) -> String {
+    format!("sysmcp-{}", token.as_str())
+}
+
+/// The line that announces the payload.
+pub fn header(payload_bytes: usize, sha256: &Sha256, is_packed: bool) -> String {
+    let form = if is_packed { "gzip" } else { "raw" };
+    format!("{payload_bytes} {sha256} {form}\n")
+}
+
+/// A line of the script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A place was found; the payload may come.
+    Ready {
+        /// What `uname -m` says.
+        machine: String,
+        /// Whether the target can unpack gzip.
+        unpacks: bool,
+    },
+    /// It will not start the agent.
+    Refused(Refusal),
+}
+
+/// Why the script does not start the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No folder serves.
+    NoPlace(Vec<(Obstacle, String)>),
+    /// Nothing on the target can check what arrives.
+    NoCheck,
+    /// What arrived is not what was sent.
+    Altered,
+}
+
+/// Why one folder does not serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Not writable to this user.
+    Unwritable,
+    /// No room for the file.
+    Full,
+    /// Files may not be run there.
+    NoExec,
+}
+
+impl Line {
+    /// Reads a line, without its mark.
+    pub fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split_ascii_whitespace();
+        match words.next()? {
+            "READY" => {
+                let machine = words.next()?.to_owned();
+                Some(Self::Ready { machine, unpacks: words.next()? == "gzip" })
+            }
+            "NOPLACE" => Some(Self::Refused(Refusal::NoPlace(words.filter_map(place).collect()))),
+            "NOCHECK" => Some(Self::Refused(Refusal::NoCheck)),
+            "ALTERED" => Some(Self::Refused(Refusal::Altered)),
+            _ => None,
+        }
+    }
+}
+
+fn place(word: &str) -> Option<(Obstacle, String)> {
+    let (obstacle, place) = word.split_once('=')?;
+    let obstacle = match obstacle {
+        "unwritable" => Obstacle::Unwritable,
+        "full" => Obstacle::Full,
+        "noexec" => Obstacle::NoExec,
+        _ => return None,
+    };
+    Some((obstacle, HostText::capped(place.as_bytes(), 100).to_string()))
+}
+
+impl Refusal {
+    /// What happened, and what helps.
+    pub fn sentence(&self, bytes: usize) -> String {
+        match self {
+            Self::NoPlace(places) => {
+                let listed: Vec<String> =
+                    places.iter().map(|(why, place)| format!("{place} {}", why.word())).collect();
+                let found =
+                    if listed.is_empty() { "none exists".to_owned() } else { listed.join(", ") };
+                format!(
+                    "no place on the target for the agent ({found}); it needs {bytes} bytes in a \
+                     folder where files may be run: {}",
+                    self.remedy()
+                )
+            }
+            Self::NoCheck => "the target has none of sha256sum, shasum, openssl and gzip, so what \
+                              arrives there could not be checked"
+                .to_owned(),
+            Self::Altered => "the agent was altered on its way to the target; it was not run. \
+                              Something between here and there changes data"
+                .to_owned(),
+        }
+    }
+
+    fn remedy(&self) -> &'static str {
+        let Self::NoPlace(places) = self else { return "" };
+        if places.iter().any(|(why, _)| *why == Obstacle::Full) {
+            "free some room in one of them"
+        } else {
+            "mount one of them without noexec, or give the user a writable home"
+        }
+    }
+
+    /// The exit code for a command that ends with this.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoPlace(places) if places.iter().any(|(why, _)| *why == Obstacle::Full) => {
+                exit::NO_ROOM
+            }
+            Self::NoPlace(_) | Self::NoCheck => exit::CANNOT_RUN,
+            Self::Altered => exit::ALTERED,
+        }
+    }
+}
+
+impl Obstacle {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Unwritable => "is not writable",
+            Self::Full => "is full",
+            Self::NoExec => "forbids running files",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script() -> String {
+        for_session(&Token::new([0xab; 16]), 1_200_000)
+    }
+
+    #[test]
+    fn it_survives_any_login_shell() {
+        // Between single quotes, sh, bash, zsh, fish, csh and tcsh all pass these on as they are.
+        for forbidden in ["'", "\n", "!", "\\\\"] {
+            assert!(!script().contains(forbidden), "{forbidden:?}");
+        }
+        assert!(!script().contains("TOKEN") && !script().contains("ROOM"));
+    }
+
+    #[test]
+    fn an_echo_of_it_is_no_mark() {
+        assert!(!script().contains(&mark(&Token::new([0xab; 16]))));
+    }
+
+    #[test]
+    fn a_shell_understands_it() {
+        let status = std::process::Command::new("/bin/sh").args(["-n", "-c", &script()]).status();
+        assert!(status.unwrap().success());
+    }
+
+    #[test]
+    fn its_lines_are_read() {
+        let ready = Line::Ready { machine: "x86_64".to_owned(), unpacks: true };
+        assert_eq!(Line::parse("READY x86_64 gzip"), Some(ready));
+        let Some(Line::Refused(refusal)) = Line::parse("NOPLACE full=/tmp noexec=/dev/shm") else {
+            panic!("not read");
+        };
+        assert_eq!(refusal.exit_code(), exit::NO_ROOM);
+        let sentence = refusal.sentence(10);
+        assert!(sentence.contains("/tmp is full, /dev/shm forbids running files"), "{sentence}");
+        for wrong in ["", "READY", "READY x86_64", "SOMETHING else"] {
+            assert_eq!(Line::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_place_is_escaped() {
+        let Some(Line::Refused(refusal)) = Line::parse("NOPLACE full=/\x1b[31m") else {
+            panic!("not read");
+        };
+        assert!(!refusal.sentence(1).contains('\x1b'));
+    }
+}

@@ -1,0 +1,444 @@
+//! One connected agent: calls over its channel, heartbeats both ways, and an end that is proven.
+//!
+//! A task reads what the agent sends and hands it to the calls that wait; another writes. A call
+//! that is dropped is cancelled on the target. The session ends with an explicit stop and a
+//! receipt; however it ends, the channel closes, and the agent ends itself when it does.
+
+use crate::{
+    push::{self, PushError, Pushed, Settings},
+    reporter::{Reporter, Stage},
+    target::Target,
+    transport::process::{Carrier, Ended},
+};
+use protocol::{
+    Item, Request,
+    budget::Budget,
+    error::AgentError,
+    frame::{self, FrameBuffer},
+    handshake::Sha256,
+    host_text::HostText,
+    message::{Answer, Call, FromAgent, Hello, Receipt, RequestId, ToAgent},
+};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::Instant,
+};
+
+/// A connected agent.
+pub struct Session {
+    target: Target,
+    hello: Hello,
+    sha256: Sha256,
+    to_writer: mpsc::Sender<ToAgent>,
+    shared: Arc<Shared>,
+    next_id: AtomicU32,
+    writer: JoinHandle<()>,
+    reader: JoinHandle<()>,
+    carrier: Option<Carrier>,
+    receipt: oneshot::Receiver<Receipt>,
+}
+
+/// What the reader and the calls share.
+struct Shared {
+    waiting: Mutex<Waiting>,
+}
+
+enum Waiting {
+    /// The calls that wait for an answer.
+    Calls(HashMap<RequestId, mpsc::Sender<FromAgent>>),
+    /// The session is over, for this reason.
+    Over(Lost),
+}
+
+/// Why a session ended that was not asked to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The channel closed.
+    Closed,
+    /// Nothing came for too long.
+    Silent {
+        /// The limit, in seconds.
+        seconds: u64,
+    },
+    /// What came is no message.
+    Garbled(String),
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the connection to the target closed"),
+            Self::Silent { seconds } => {
+                write!(f, "nothing came from the target for {seconds} s")
+            }
+            Self::Garbled(why) => write!(f, "the target sent what is no message: {why}"),
+        }
+    }
+}
+
+/// Why a call gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The agent says why.
+    #[error("{0}")]
+    Agent(AgentError),
+    /// The session ended meanwhile.
+    #[error("{0}")]
+    Lost(Lost),
+    /// The agent did not answer in time, not even with an error.
+    #[error("the agent gave no answer within {seconds} s")]
+    Overdue {
+        /// The limit, in seconds.
+        seconds: u64,
+    },
+}
+
+/// Heartbeats within the silence that is allowed.
+const HEARTBEATS_PER_LIMIT: u32 = 3;
+
+/// Messages that may wait to be written. A caller beyond that waits.
+const QUEUE: usize = 64;
+
+/// What the agent gets beyond a call's deadline to say that it missed it.
+const GRACE: Duration = Duration::from_secs(2);
+
+impl Session {
+    /// Pushes an agent to a target and takes up the session.
+    ///
+    /// # Errors
+    ///
+    /// As for [`push::push`].
+    pub async fn connect(
+        target: &Target,
+        settings: &Settings,
+        reporter: &dyn Reporter,
+    ) -> Result<Self, PushError> {
+        let Pushed { channel, buffer, hello, sha256, .. } =
+            push::push(target, settings, reporter).await?;
+        reporter.stage(&Stage::Connected {
+            host: hello.host_name.as_str(),
+            kernel: hello.kernel_release.as_str(),
+            uid: hello.uid,
+        });
+        let (to_writer, messages) = mpsc::channel(QUEUE);
+        let shared = Arc::new(Shared { waiting: Mutex::new(Waiting::Calls(HashMap::new())) });
+        let (receipt_sender, receipt) = oneshot::channel();
+        let limit = settings.silence_limit;
+        let writer = tokio::spawn(write(channel.writer, messages, limit));
+        let reading = Reading { shared: Arc::clone(&shared), receipt: Some(receipt_sender) };
+        let reader = tokio::spawn(reading.run(channel.reader, buffer, limit));
+        Ok(Self {
+            target: target.clone(),
+            hello,
+            sha256,
+            to_writer,
+            shared,
+            next_id: AtomicU32::new(1),
+            writer,
+            reader,
+            carrier: channel.process,
+            receipt,
+        })
+    }
+
+    /// Who the agent said it is.
+    pub const fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// The digest of the agent that runs.
+    pub const fn sha256(&self) -> &Sha256 {
+        &self.sha256
+    }
+
+    /// Why the session is over, if it is.
+    pub fn lost(&self) -> Option<Lost> {
+        match &*self.shared.lock() {
+            Waiting::Calls(_) => None,
+            Waiting::Over(lost) => Some(lost.clone()),
+        }
+    }
+
+    /// Asks the agent. Dropping the future cancels the call on the target.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer.
+    pub async fn call(
+        &self,
+        request: Request,
+        budget: Budget,
+        reporter: &dyn Reporter,
+        mut accept: impl FnMut(Item) + Send,
+    ) -> Result<Answer, CallError> {
+        let id = RequestId(self.next_id.fetch_add(1, Ordering::Relaxed));
+        let (sender, mut messages) = mpsc::channel(QUEUE);
+        self.shared.enter(id, sender).map_err(CallError::Lost)?;
+        let guard = CallGuard { session: self, id, is_answered: false };
+        let call = ToAgent::Call(Call { id, budget, request });
+        self.to_writer.send(call).await.map_err(|_| self.over())?;
+        let patience = Duration::from_millis(budget.deadline_ms.into()) + GRACE;
+        let until = Instant::now() + patience;
+        loop {
+            let received = tokio::time::timeout_at(until, messages.recv()).await;
+            let Ok(message) = received else {
+                return Err(CallError::Overdue { seconds: patience.as_secs() });
+            };
+            match message.ok_or_else(|| self.over())? {
+                FromAgent::Progress(progress) => reporter.stage(&Stage::Measuring(progress)),
+                FromAgent::Streamed(streamed) => accept(streamed.item),
+                FromAgent::Answered(answered) => {
+                    guard.answered();
+                    return answered.result.map_err(CallError::Agent);
+                }
+                FromAgent::Hello(_) | FromAgent::Heartbeat { .. } | FromAgent::Receipt(_) => {}
+            }
+        }
+    }
+
+    fn over(&self) -> CallError {
+        CallError::Lost(self.lost().unwrap_or(Lost::Closed))
+    }
+
+    /// Ends the session: stops the agent, waits for its receipt and for the channel to close.
+    pub async fn stop(mut self, reporter: &dyn Reporter) -> Stopped {
+        const PATIENCE: Duration = Duration::from_secs(8);
+        reporter.stage(&Stage::Stopping);
+        let was_lost = self.lost();
+        let _ = self.to_writer.send(ToAgent::Stop).await;
+        let receipt = tokio::time::timeout(PATIENCE, &mut self.receipt).await;
+        let receipt = receipt.ok().and_then(Result::ok);
+        // The writer ends with its queue, and closes the channel; the agent's process ends, and
+        // with it the process that carried the channel.
+        let (closed, _) = mpsc::channel(1);
+        drop(std::mem::replace(&mut self.to_writer, closed));
+        let _ = tokio::time::timeout(PATIENCE, &mut self.writer).await;
+        let ended = match self.carrier.take() {
+            Some(carrier) => Some(carrier.end(PATIENCE).await),
+            None => None,
+        };
+        Stopped { target: self.target.clone(), hello: self.hello.clone(), receipt, ended, was_lost }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.writer.abort();
+        self.reader.abort();
+    }
+}
+
+/// How a session ended.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    /// Where it was.
+    pub target: Target,
+    /// Who it was with.
+    pub hello: Hello,
+    /// What the agent's supervisor said is left.
+    pub receipt: Option<Receipt>,
+    /// How the process ended that carried the channel.
+    pub ended: Option<Ended>,
+    /// Why it had been lost before.
+    pub was_lost: Option<Lost>,
+}
+
+impl Stopped {
+    /// Whether it is certain that nothing is left on the target.
+    ///
+    /// With a receipt: that it says so. Without one, the supervisor's exit code says so: it ends
+    /// only after its last descendant, and its code arrives only once it has ended. 255 is ssh's
+    /// own.
+    pub fn is_clean(&self) -> bool {
+        match &self.receipt {
+            Some(receipt) => receipt.is_clean(),
+            None => self.exit_code().is_some_and(|code| code != 255) && self.hello.is_unlinked,
+        }
+    }
+
+    fn exit_code(&self) -> Option<i32> {
+        self.ended.as_ref()?.status?.code()
+    }
+
+    /// What can be said about the target.
+    pub fn sentence(&self) -> String {
+        if let Some(receipt) = &self.receipt {
+            return crate::reporter::receipt_line(&self.target, receipt);
+        }
+        let Hello { supervisor_pid, worker_pid, .. } = self.hello;
+        match self.exit_code() {
+            Some(code) if self.is_clean() => format!(
+                "receipt: {}: the agent ended by itself (exit code {code}) after its last \
+                 descendant; 0 files left",
+                self.target
+            ),
+            Some(_) | None => format!(
+                "no receipt: {}: the connection was lost. The agent (pids {supervisor_pid} and \
+                 {worker_pid}) ends itself when its channel closes, or when it hears nothing for \
+                 its silence limit; it has no file there",
+                self.target
+            ),
+        }
+    }
+
+    /// What the agent wrote to stderr, which it does only when it fails.
+    pub fn last_words(&self) -> Option<HostText> {
+        let stderr = self.ended.as_ref().map(|ended| ended.stderr.as_slice())?;
+        let text = String::from_utf8_lossy(stderr);
+        let (text, _) = protocol::redact::text(text.trim());
+        (!text.is_empty()).then(|| HostText::capped(text.as_bytes(), 400))
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, id: RequestId, sender: mpsc::Sender<FromAgent>) -> Result<(), Lost> {
+        match &mut *self.lock() {
+            Waiting::Calls(calls) => {
+                calls.insert(id, sender);
+                Ok(())
+            }
+            Waiting::Over(lost) => Err(lost.clone()),
+        }
+    }
+
+    fn leave(&self, id: RequestId) {
+        if let Waiting::Calls(calls) = &mut *self.lock() {
+            calls.remove(&id);
+        }
+    }
+
+    /// Hands a message to its call. A call takes messages as fast as they can be read; while one
+    /// does not, the agent waits too, because the channel fills up.
+    async fn deliver(&self, id: RequestId, message: FromAgent) {
+        let sender = match &*self.lock() {
+            Waiting::Calls(calls) => calls.get(&id).cloned(),
+            Waiting::Over(_) => None,
+        };
+        if let Some(sender) = sender {
+            // A call that went away does not want it.
+            let _ = sender.send(message).await;
+        }
+    }
+
+    /// Ends every waiting call.
+    fn end(&self, lost: Lost) {
+        let mut waiting = self.lock();
+        if matches!(*waiting, Waiting::Calls(_)) {
+            *waiting = Waiting::Over(lost);
+        }
+    }
+}
+
+/// Withdraws a call that is dropped before its answer came.
+struct CallGuard<'s> {
+    session: &'s Session,
+    id: RequestId,
+    is_answered: bool,
+}
+
+impl CallGuard<'_> {
+    fn answered(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for CallGuard<'_> {
+    fn drop(&mut self) {
+        self.session.shared.leave(self.id);
+        if !self.is_answered {
+            // With a full queue the agent's own deadline ends the call.
+            let _ = self.session.to_writer.try_send(ToAgent::Cancel { id: self.id });
+        }
+    }
+}
+
+/// Writes messages, and a heartbeat when there are none for a while.
+async fn write(
+    mut writer: Box<dyn AsyncWrite + Send + Unpin>,
+    mut messages: mpsc::Receiver<ToAgent>,
+    silence_limit: Duration,
+) {
+    let pause = silence_limit / HEARTBEATS_PER_LIMIT;
+    let mut sequence = 0;
+    loop {
+        let message = match tokio::time::timeout(pause, messages.recv()).await {
+            Ok(Some(message)) => message,
+            Ok(None) => break,
+            Err(_) => {
+                sequence += 1;
+                ToAgent::Heartbeat { sequence }
+            }
+        };
+        let Ok(bytes) = frame::encode(&message) else { continue };
+        // A write that hangs is ended by the reader, which hears nothing either.
+        if writer.write_all(&bytes).await.is_err() || writer.flush().await.is_err() {
+            break;
+        }
+    }
+    let _ = writer.shutdown().await;
+}
+
+/// Reads what the agent sends.
+struct Reading {
+    shared: Arc<Shared>,
+    receipt: Option<oneshot::Sender<Receipt>>,
+}
+
+impl Reading {
+    async fn run(
+        mut self,
+        mut reader: Box<dyn AsyncRead + Send + Unpin>,
+        mut buffer: FrameBuffer,
+        silence_limit: Duration,
+    ) {
+        let mut bytes = vec![0; 64 << 10];
+        let lost = loop {
+            loop {
+                match buffer.take::<FromAgent>() {
+                    Ok(Some(message)) => self.handle(message).await,
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.shared.end(Lost::Garbled(error.to_string()));
+                        return;
+                    }
+                }
+            }
+            match tokio::time::timeout(silence_limit, reader.read(&mut bytes)).await {
+                Ok(Ok(0) | Err(_)) => break Lost::Closed,
+                Ok(Ok(read)) => buffer.push(bytes.get(..read).unwrap_or_default()),
+                Err(_) => break Lost::Silent { seconds: silence_limit.as_secs() },
+            }
+        };
+        self.shared.end(lost);
+    }
+
+    async fn handle(&mut self, message: FromAgent) {
+        let id = match &message {
+            FromAgent::Progress(progress) => progress.id,
+            FromAgent::Streamed(streamed) => streamed.id,
+            FromAgent::Answered(answered) => answered.id,
+            FromAgent::Receipt(receipt) => {
+                if let Some(sender) = self.receipt.take() {
+                    let _ = sender.send(*receipt);
+                }
+                return;
+            }
+            FromAgent::Hello(_) | FromAgent::Heartbeat { .. } => return,
+        };
+        self.shared.deliver(id, message).await;
+    }
+}

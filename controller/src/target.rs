@@ -1,0 +1,187 @@
+//! Which machine is meant, as a person writes it: `local`, or `ssh:user@host:port`.
+
+use std::{fmt, str::FromStr};
+
+/// A machine to look at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// The machine the controller runs on.
+    Local,
+    /// A machine that SSH reaches.
+    Ssh(SshTarget),
+}
+
+/// Where SSH goes. What is left out comes from the user's own SSH configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SshTarget {
+    /// The user to log in as.
+    pub user: Option<String>,
+    /// A host name, an address, or an alias of the SSH configuration.
+    pub host: String,
+    /// The port.
+    pub port: Option<u16>,
+}
+
+impl FromStr for Target {
+    type Err = BadTarget;
+
+    fn from_str(text: &str) -> Result<Self, BadTarget> {
+        if text == "local" {
+            return Ok(Self::Local);
+        }
+        match text.split_once(':') {
+            Some(("ssh", rest)) => parse_ssh(rest).map(Self::Ssh),
+            Some(_) | None => Err(BadTarget::Kind),
+        }
+    }
+}
+
+fn parse_ssh(text: &str) -> Result<SshTarget, BadTarget> {
+    let (user, place) = match text.rsplit_once('@') {
+        Some((user, place)) => (Some(parse_user(user)?), place),
+        None => (None, text),
+    };
+    let (host, port) = split_port(place)?;
+    if !is_host(host) {
+        return Err(BadTarget::Host);
+    }
+    let port = port.map(|port| match port.parse() {
+        Ok(0) | Err(_) => Err(BadTarget::Port),
+        Ok(port) => Ok(port),
+    });
+    Ok(SshTarget { user, host: host.to_owned(), port: port.transpose()? })
+}
+
+fn parse_user(user: &str) -> Result<String, BadTarget> {
+    if user.contains(':') {
+        return Err(BadTarget::Password);
+    }
+    // What ssh itself refuses: nothing that a shell, or ssh's own options, could take for more
+    // than a name.
+    let is_name = |character: char| character.is_alphanumeric() || "._-+@\\$".contains(character);
+    if user.is_empty() || user.starts_with('-') || !user.chars().all(is_name) {
+        return Err(BadTarget::User);
+    }
+    Ok(user.to_owned())
+}
+
+/// Splits `host:port`; an address of version 6 stands in brackets.
+fn split_port(place: &str) -> Result<(&str, Option<&str>), BadTarget> {
+    if let Some(rest) = place.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or(BadTarget::Host)?;
+        return match after.strip_prefix(':') {
+            Some(port) => Ok((host, Some(port))),
+            None if after.is_empty() => Ok((host, None)),
+            None => Err(BadTarget::Host),
+        };
+    }
+    match place.split_once(':') {
+        Some((_, rest)) if rest.contains(':') => Err(BadTarget::Brackets),
+        Some((host, port)) => Ok((host, Some(port))),
+        None => Ok((place, None)),
+    }
+}
+
+fn is_host(host: &str) -> bool {
+    !host.is_empty()
+        && !host.starts_with('-')
+        && host.len() <= 253
+        && host.chars().all(|character| character.is_alphanumeric() || "._-:%".contains(character))
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("local"),
+            Self::Ssh(target) => write!(f, "ssh:{target}"),
+        }
+    }
+}
+
+impl fmt::Display for SshTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
+        if self.host.contains(':') {
+            write!(f, "[{}]", self.host)?;
+        } else {
+            f.write_str(&self.host)?;
+        }
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+/// Why text names no target. The text itself is not repeated: it may hold a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTarget {
+    /// Neither `local` nor `ssh:`.
+    #[error("a target is `local` or `ssh:user@host:port`")]
+    Kind,
+    /// Not a name or address.
+    #[error("the host of a target is a name, an address, or an alias of your SSH configuration")]
+    Host,
+    /// Several colons outside of brackets.
+    #[error("an IPv6 address stands in brackets: ssh:user@[2001:db8::1]:22")]
+    Brackets,
+    /// Not a port.
+    #[error("the port of a target is a number from 1 to 65535")]
+    Port,
+    /// Not a user name.
+    #[error("the user of a target is a plain name")]
+    User,
+    /// `user:password@host`.
+    #[error(
+        "a target holds no password; use a key or an ssh-agent, or let ssh ask at the terminal"
+    )]
+    Password,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_read_back_as_written() {
+        for text in [
+            "local",
+            "ssh:web-1",
+            "ssh:deploy@web-1",
+            "ssh:deploy@10.0.3.7:2222",
+            "ssh:root@[2001:db8::1]:22",
+            "ssh:[fe80::1%eth0]",
+            "ssh:DOMAIN\\me@host",
+            "ssh:me@corp@host",
+        ] {
+            assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_target_is_refused_and_not_repeated() {
+        let cases = [
+            ("", BadTarget::Kind),
+            ("web-1", BadTarget::Kind),
+            ("docker:web", BadTarget::Kind),
+            ("ssh:", BadTarget::Host),
+            ("ssh:-oProxyCommand=touch /tmp/x", BadTarget::Host),
+            ("ssh:deploy@-oProxyCommand=x", BadTarget::Host),
+            ("ssh:-l@host", BadTarget::User),
+            ("ssh:a b@host", BadTarget::User),
+            ("ssh:@host", BadTarget::User),
+            ("ssh:deploy:hunter2@host", BadTarget::Password),
+            ("ssh:host:0", BadTarget::Port),
+            ("ssh:host:65536", BadTarget::Port),
+            ("ssh:host:22x", BadTarget::Port),
+            ("ssh:2001:db8::1", BadTarget::Brackets),
+            ("ssh:ho$(id)st", BadTarget::Host),
+            ("ssh:host;id", BadTarget::Host),
+            ("ssh:host\n", BadTarget::Host),
+        ];
+        for (text, want) in cases {
+            let error = text.parse::<Target>().unwrap_err();
+            assert_eq!(error, want, "{text:?}");
+            assert!(!error.to_string().contains("hunter2"));
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! The tools: each instrument as it is offered, with its words.
+//!
+//! One file for each, over the same list of instruments that the agent serves.
+
+mod process_inspect;
+mod process_list;
+mod self_test;
+
+use crate::{schema, verdict::Conclusion};
+use protocol::{
+    InstrumentId, Item, Report, Request,
+    budget::{BYTES_PER_TOKEN, Budget},
+    instruments::Instrument,
+    message::Meta,
+    parameter::{InvalidParameter, in_range},
+    view::{json, table::Table},
+};
+use schemars::JsonSchema;
+use serde_json::{Map, Value};
+use std::{collections::BTreeSet, ops::RangeInclusive};
+
+/// How an instrument is offered.
+#[diagnostic::on_unimplemented(
+    message = "instrument `{Self}` has no tool",
+    label = "listed in `protocol::for_each_instrument!`, but no tool offers it",
+    note = "create `controller/src/tools/<name>.rs` with `impl Tool for {Self}`, and add `mod <name>;` to `controller/src/tools.rs`"
+)]
+pub trait Tool: Instrument<Request: JsonSchema, Report: JsonSchema> {
+    /// What a person reads in a list.
+    const TITLE: &'static str;
+    /// What a model reads to choose: what it answers, when to use it, what it costs.
+    const DESCRIPTION: &'static str;
+    /// The set it belongs to.
+    const TOOLSET: Toolset;
+
+    /// What is kept of the items that were streamed.
+    type Stream: Default + Send;
+
+    /// Takes a streamed item.
+    fn accept(stream: &mut Self::Stream, item: Self::Item);
+
+    /// What follows from the report.
+    fn conclude(report: &Self::Report, stream: &Self::Stream) -> Conclusion;
+
+    /// The parameters that show what was cut, where something was.
+    fn rest(request: &Self::Request, meta: &Meta) -> Option<Value>;
+
+    /// What one would type on the target instead: commands as words.
+    fn by_hand(request: &Self::Request) -> Vec<Vec<String>>;
+}
+
+/// A set of tools that is offered, or not, as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Toolset {
+    /// Reads, and concludes.
+    Diagnose,
+    /// Exercises the line to the agent.
+    SelfTest,
+}
+
+impl Toolset {
+    /// All sets.
+    pub const ALL: [Self; 2] = [Self::Diagnose, Self::SelfTest];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Diagnose => "diagnose",
+            Self::SelfTest => "selftest",
+        }
+    }
+
+    /// The set of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|toolset| toolset.name() == name)
+    }
+}
+
+/// One tool, as data.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Which instrument.
+    pub id: InstrumentId,
+    /// See [`Tool::TITLE`].
+    pub title: &'static str,
+    /// See [`Tool::DESCRIPTION`].
+    pub description: &'static str,
+    /// See [`Tool::TOOLSET`].
+    pub toolset: Toolset,
+    request_schema: fn() -> Map<String, Value>,
+    report_schema: fn() -> Map<String, Value>,
+}
+
+impl Entry {
+    /// The tool's name.
+    pub const fn name(&self) -> &'static str {
+        self.id.name()
+    }
+
+    /// What it takes: the instrument's parameters and those that every tool has.
+    pub fn input_schema(&self) -> Map<String, Value> {
+        schema::with_properties((self.request_schema)(), &schema::of::<Limits>())
+    }
+
+    /// What it gives: the report, what follows from it, and how it was measured.
+    pub fn output_schema(&self) -> Map<String, Value> {
+        let conclusion = schema::of::<Conclusion>();
+        let with_conclusion = schema::with_properties((self.report_schema)(), &conclusion);
+        let meta = schema::of::<json::MetaView>();
+        schema::with_property(with_conclusion, "meta", Value::Object(meta))
+    }
+}
+
+macro_rules! define_tools {
+    ($($marker:ident, $module:ident;)*) => {
+        /// Every tool there is.
+        pub const ALL: &[Entry] = &[$(Entry {
+            id: InstrumentId::$marker,
+            title: <protocol::instruments::$module::$marker as Tool>::TITLE,
+            description: <protocol::instruments::$module::$marker as Tool>::DESCRIPTION,
+            toolset: <protocol::instruments::$module::$marker as Tool>::TOOLSET,
+            request_schema: schema::of::<protocol::instruments::$module::Request>,
+            report_schema: schema::of::<protocol::instruments::$module::Report>,
+        },)*];
+
+        /// What is kept of the items of one call.
+        pub enum Stream {
+            $(#[doc = concat!("Of `", stringify!($module), "`.")]
+            $marker(<protocol::instruments::$module::$marker as Tool>::Stream),)*
+        }
+
+        impl Stream {
+            /// For a call's items.
+            pub fn of(id: InstrumentId) -> Self {
+                match id { $(InstrumentId::$marker => Self::$marker(Default::default()),)* }
+            }
+
+            /// Takes an item; one of another instrument is not for this call.
+            pub fn accept(&mut self, item: Item) {
+                match (self, item) {
+                    $((Self::$marker(stream), Item::$marker(item)) =>
+                        <protocol::instruments::$module::$marker as Tool>::accept(stream, item),)*
+                    // A pair of two instruments.
+                    _ => {}
+                }
+            }
+        }
+
+        /// See [`Tool::conclude`].
+        pub fn conclude(report: &Report, stream: &Stream) -> Conclusion {
+            match (report, stream) {
+                $((Report::$marker(report), Stream::$marker(stream)) =>
+                    <protocol::instruments::$module::$marker as Tool>::conclude(report, stream),)*
+                // A pair of two instruments.
+                _ => Conclusion::default(),
+            }
+        }
+
+        /// See [`Tool::rest`].
+        pub fn rest(request: &Request, meta: &Meta) -> Option<Value> {
+            match request {
+                $(Request::$marker(request) =>
+                    <protocol::instruments::$module::$marker as Tool>::rest(request, meta),)*
+            }
+        }
+
+        fn by_hand_of(request: &Request) -> Vec<Vec<String>> {
+            match request {
+                $(Request::$marker(request) =>
+                    <protocol::instruments::$module::$marker as Tool>::by_hand(request),)*
+            }
+        }
+    };
+}
+protocol::for_each_instrument!(define_tools);
+
+/// What one would type instead of a call that was written down.
+pub fn by_hand(tool: &str, parameters: &Value) -> Vec<Vec<String>> {
+    let Some(entry) = ALL.iter().find(|entry| entry.name() == tool) else { return Vec::new() };
+    let arguments = parameters.as_object().cloned().unwrap_or_default();
+    Question::read(entry, arguments)
+        .map_or_else(|_| Vec::new(), |question| by_hand_of(&question.request))
+}
+
+/// Words of a command.
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
+}
+
+/// The tools that are offered, fixed at the start.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    entries: Vec<Entry>,
+}
+
+impl Selection {
+    /// The tools of some sets and some further ones, without others.
+    ///
+    /// # Errors
+    ///
+    /// A name that is no tool's.
+    pub fn new(toolsets: &[Toolset], tools: &[String], without: &[String]) -> Result<Self, String> {
+        let known = |name: &String| ALL.iter().any(|entry| entry.name() == name);
+        if let Some(unknown) = tools.iter().chain(without).find(|name| !known(name)) {
+            return Err(unknown.clone());
+        }
+        let is_offered = |entry: &&Entry| {
+            let is_named = |names: &[String]| names.iter().any(|name| name == entry.name());
+            (toolsets.contains(&entry.toolset) || is_named(tools)) && !is_named(without)
+        };
+        Ok(Self { entries: ALL.iter().filter(is_offered).copied().collect() })
+    }
+
+    /// The tools, in wire order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// A tool that is offered, by name.
+    pub fn find(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name() == name)
+    }
+
+    /// The names, for an error about another one.
+    pub fn names(&self) -> String {
+        self.entries.iter().map(Entry::name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The sets that the offered tools belong to.
+    pub fn toolsets(&self) -> BTreeSet<Toolset> {
+        self.entries.iter().map(|entry| entry.toolset).collect()
+    }
+}
+
+/// Parameters that every tool has: what the call may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Seconds after which the call gives up: 1-300, default 20 more than the window.
+    #[schemars(range(min = 1, max = 300))]
+    #[schemars(extend("default" = null))]
+    timeout_s: u32,
+    /// Size of the answer in tokens, 4 bytes each: 400-9500, default 8000. Rows are cut to fit.
+    #[schemars(range(min = 400, max = 9_500))]
+    max_tokens: u32,
+    /// Processor time the call may use on the target, in milliseconds: 10-60000, default 2000.
+    #[schemars(range(min = 10, max = 60_000))]
+    max_cpu_ms: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            timeout_s: 0,
+            max_tokens: Budget::DEFAULT_TOKENS,
+            max_cpu_ms: Budget::DEFAULT_CPU_MS,
+        }
+    }
+}
+
+/// Seconds that a call gets beyond its window, unless the caller says otherwise.
+const MORE_THAN_WINDOW_S: u32 = 20;
+
+const TIMEOUT_S: RangeInclusive<u32> = 1..=300;
+
+/// One question, understood.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// What is asked.
+    pub request: Request,
+    /// What it may cost.
+    pub budget: Budget,
+}
+
+impl Question {
+    /// Reads a tool's arguments.
+    ///
+    /// # Errors
+    ///
+    /// The first that is unknown, of the wrong type, or out of its range.
+    pub fn read(entry: &Entry, arguments: Map<String, Value>) -> Result<Self, BadArguments> {
+        const NAMES: [&str; 3] = ["timeout_s", "max_tokens", "max_cpu_ms"];
+        let (limits, own): (Map<_, _>, Map<_, _>) =
+            arguments.into_iter().partition(|(name, _)| NAMES.contains(&name.as_str()));
+        let timeout = limits.get("timeout_s").cloned();
+        let limits: Limits = serde_json::from_value(Value::Object(limits))
+            .map_err(|error| BadArguments::Type(error.to_string()))?;
+        let request = entry
+            .id
+            .request(Value::Object(own))
+            .map_err(|error| BadArguments::Type(with_common(&error.to_string(), &NAMES)))?;
+        request.check().map_err(BadArguments::Value)?;
+        let window_s = request.window_ms().div_ceil(1000);
+        let timeout_s = match timeout {
+            Some(_) => limits.timeout_s,
+            None => window_s + MORE_THAN_WINDOW_S,
+        };
+        let check = |name, value, range: &RangeInclusive<u32>| {
+            in_range(name, value, range).map_err(BadArguments::Value)
+        };
+        check("timeout_s", timeout_s, &TIMEOUT_S)?;
+        let tokens = Budget::MIN_TOKENS..=Budget::MAX_TOKENS;
+        check("max_tokens", limits.max_tokens, &tokens)?;
+        check("max_cpu_ms", limits.max_cpu_ms, &(10..=60_000))?;
+        if timeout_s <= request.window_ms() / 1000 {
+            return Err(BadArguments::Value(InvalidParameter {
+                name: "timeout_s".into(),
+                value: timeout_s.to_string().into(),
+                expected: format!("more than the window of {window_s} s").into(),
+            }));
+        }
+        let budget = Budget {
+            deadline_ms: timeout_s.saturating_mul(1000),
+            answer_bytes: limits.max_tokens.saturating_mul(BYTES_PER_TOKEN),
+            cpu_ms: limits.max_cpu_ms,
+        };
+        Ok(Self { request, budget })
+    }
+}
+
+/// serde lists a tool's own parameters; those of every tool are missing there.
+fn with_common(error: &str, names: &[&str]) -> String {
+    if error.contains("expected one of") {
+        format!("{error}, `{}`", names.join("`, `"))
+    } else {
+        error.to_owned()
+    }
+}
+
+/// Why arguments were not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadArguments {
+    /// An unknown one, or one of the wrong type.
+    #[error("{0}")]
+    Type(String),
+    /// A value out of its limits.
+    #[error("{0}")]
+    Value(InvalidParameter),
+}
+
+/// A report as tables, with what follows from it in front.
+pub fn tables(report: &Report, conclusion: &Conclusion) -> Vec<Table> {
+    let mut tables = report.tables();
+    if !conclusion.is_empty() {
+        tables.insert(0, conclusion.table());
+    }
+    tables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(tool: &str, arguments: &Value) -> Result<Question, String> {
+        let entry = ALL.iter().find(|entry| entry.name() == tool).unwrap();
+        let arguments = arguments.as_object().unwrap().clone();
+        Question::read(entry, arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn limits_apply_to_every_tool() {
+        let question = read("process_list", &json!({"limit": 3, "max_tokens": 500})).unwrap();
+        assert_eq!(question.budget.answer_bytes, 2000);
+        assert_eq!(question.budget.deadline_ms, 21_000);
+        let question = read("process_list", &json!({"timeout_s": 5})).unwrap();
+        assert_eq!(question.budget.deadline_ms, 5_000);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_value_and_what_would_be_right() {
+        let cases = [
+            (json!({"limit": 0}), "limit is 0: expected 1 to 200"),
+            (json!({"limit": -1}), "invalid value: integer `-1`, expected u32"),
+            (json!({"limit": "many"}), "invalid type: string \"many\", expected u32"),
+            (json!({"limi": 3}), "unknown field `limi`, expected one of `window_ms`, `sort`"),
+            (json!({"sort": "cpus"}), "unknown variant `cpus`, expected one of `cpu`"),
+            (json!({"max_tokens": 100}), "max_tokens is 100: expected 400 to 9500"),
+            (json!({"timeout_s": 0}), "timeout_s is 0: expected 1 to 300"),
+            (json!({"timeout_s": 5, "window_ms": 9000}), "expected more than the window of 9 s"),
+            (json!({"artifact": "art-1"}), "eight hexadecimal digits"),
+        ];
+        for (arguments, want) in cases {
+            let error = read("process_list", &arguments).unwrap_err();
+            assert!(error.contains(want), "{arguments}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_selection_is_what_was_asked_for() {
+        let names = |toolsets: &[Toolset], tools: &[&str], without: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+            Selection::new(toolsets, &owned(tools), &owned(without)).map(|found| found.names())
+        };
+        assert_eq!(names(&[Toolset::Diagnose], &[], &[]).unwrap(), "process_list, process_inspect");
+        assert_eq!(
+            names(&[Toolset::Diagnose], &["self_test"], &["process_list"]).unwrap(),
+            "process_inspect, self_test"
+        );
+        assert_eq!(names(&[], &["nope"], &[]).unwrap_err(), "nope");
+    }
+
+    #[test]
+    fn every_tool_keeps_to_what_clients_can_take() {
+        for entry in ALL {
+            let name = entry.name();
+            assert!(name.len() <= 30 && name.bytes().all(|b| b == b'_' || b.is_ascii_lowercase()));
+            assert!(entry.description.len() <= 1024, "{name}: {}", entry.description.len());
+            assert!(entry.description.is_ascii(), "{name}");
+        }
+    }
+}

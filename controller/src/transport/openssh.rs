@@ -1,0 +1,95 @@
+//! A host that the user's own `ssh` reaches, with everything that their configuration says.
+
+mod failure;
+mod keys;
+
+pub use failure::{Failure, explain};
+pub use keys::encrypted_key;
+
+use super::{Channel, Prompts, process};
+use crate::target::SshTarget;
+use tokio::process::Command;
+
+/// What of the user's configuration must not apply to this channel: a terminal, a command of their
+/// own, forwardings, an escape character in binary data.
+const OPTIONS: [&str; 8] = [
+    "-T",
+    "-oRemoteCommand=none",
+    "-oRequestTTY=no",
+    "-oClearAllForwardings=yes",
+    "-oForwardAgent=no",
+    "-oPermitLocalCommand=no",
+    "-oEscapeChar=none",
+    "-oLogLevel=ERROR",
+];
+
+/// Makes `ssh` ignore Ctrl-C and nothing else: at a terminal it would reach `ssh` too, and end the
+/// channel before the agent could be stopped in order. `ssh` leaves an ignored signal ignored
+/// (`client_loop` in OpenSSH's clientloop.c), except while it asks for a passphrase.
+const SHIELD: &str = "trap '' INT; exec \"$@\"";
+
+/// The arguments of `ssh`. The host comes last and behind `--`, so that no name is an option.
+pub fn arguments(target: &SshTarget, script: &str, prompts: Prompts) -> Vec<String> {
+    let mut arguments: Vec<String> = OPTIONS.iter().map(ToString::to_string).collect();
+    if prompts == Prompts::Forbidden {
+        arguments.push("-oBatchMode=yes".to_owned());
+    }
+    if let Some(user) = &target.user {
+        arguments.extend(["-l".to_owned(), user.clone()]);
+    }
+    if let Some(port) = target.port {
+        arguments.extend(["-p".to_owned(), port.to_string()]);
+    }
+    arguments.extend(["--".to_owned(), target.host.clone()]);
+    // The login shell may be any: it is only asked to become /bin/sh.
+    arguments.push(format!("exec /bin/sh -c '{script}'"));
+    arguments
+}
+
+/// Starts the script on the host.
+///
+/// # Errors
+///
+/// When no process can be started.
+pub fn open(target: &SshTarget, script: &str, prompts: Prompts) -> std::io::Result<Channel> {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", SHIELD, "sysmcp", "ssh"]).args(arguments(target, script, prompts));
+    process::start(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Target;
+
+    fn target(text: &str) -> SshTarget {
+        match text.parse() {
+            Ok(Target::Ssh(target)) => target,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_host_stands_behind_all_options() {
+        let arguments = arguments(&target("ssh:deploy@[::1]:2222"), "true", Prompts::Forbidden);
+        assert_eq!(
+            arguments[OPTIONS.len()..],
+            [
+                "-oBatchMode=yes",
+                "-l",
+                "deploy",
+                "-p",
+                "2222",
+                "--",
+                "::1",
+                "exec /bin/sh -c 'true'"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_said_is_left_to_the_configuration() {
+        let arguments = arguments(&target("ssh:web"), "true", Prompts::Allowed);
+        assert_eq!(arguments[OPTIONS.len()..], ["--", "web", "exec /bin/sh -c 'true'"]);
+    }
+}

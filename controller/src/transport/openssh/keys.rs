@@ -1,0 +1,75 @@
+//! Which key would have been tried and wants a passphrase: asked only after a login was refused.
+
+use crate::target::SshTarget;
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+/// The first key that ssh would try for this target, that is encrypted, and that no ssh-agent
+/// holds.
+pub fn encrypted_key(target: &SshTarget) -> Option<String> {
+    let held = output(Command::new("ssh-add").arg("-L")).unwrap_or_default();
+    identity_files(target)?.into_iter().find_map(|path| {
+        let private = std::fs::read_to_string(&path).ok()?;
+        let public = std::fs::read_to_string(path.with_extension("pub")).unwrap_or_default();
+        let is_held = public.split_whitespace().nth(1).is_some_and(|key| held.contains(key));
+        (is_encrypted(&private) && !is_held).then(|| path.display().to_string())
+    })
+}
+
+/// The files that the user's configuration means for this target.
+fn identity_files(target: &SshTarget) -> Option<Vec<PathBuf>> {
+    let mut command = Command::new("ssh");
+    command.arg("-G");
+    if let Some(user) = &target.user {
+        command.args(["-l", user]);
+    }
+    if let Some(port) = target.port {
+        command.args(["-p", &port.to_string()]);
+    }
+    let meaning = output(command.args(["--", &target.host]))?;
+    let home = std::env::var_os("HOME").map(PathBuf::from)?;
+    let files = meaning.lines().filter_map(|line| line.strip_prefix("identityfile "));
+    let expand = |file: &str| match file.strip_prefix("~/").or(file.strip_prefix("%d/")) {
+        Some(below) => home.join(below),
+        None => PathBuf::from(file),
+    };
+    Some(files.map(expand).collect())
+}
+
+fn output(command: &mut Command) -> Option<String> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether the text of a private key says that it is encrypted.
+fn is_encrypted(text: &str) -> bool {
+    // OpenSSH's own format names the cipher in its first bytes. Of a key that is not encrypted,
+    // their base64 is always this.
+    const UNENCRYPTED: &str = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQ";
+    text.contains("BEGIN ENCRYPTED PRIVATE KEY")
+        || text.contains("Proc-Type: 4,ENCRYPTED")
+        || (text.contains("BEGIN OPENSSH PRIVATE KEY") && !text.contains(UNENCRYPTED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats() {
+        let begin = "-----BEGIN OPENSSH PRIVATE KEY-----\n";
+        let cases = [
+            (format!("{begin}b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAAB"), false),
+            (format!("{begin}b3BlbnNzaC1rZXktdjEAAAAACmFlczI1Ni1jdHIAAAAGYmNyeXB0"), true),
+            ("-----BEGIN ENCRYPTED PRIVATE KEY-----\n".to_owned(), true),
+            ("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n".to_owned(), true),
+            ("-----BEGIN RSA PRIVATE KEY-----\nMIIE".to_owned(), false),
+            ("ssh-ed25519 AAAA".to_owned(), false),
+        ];
+        for (text, want) in cases {
+            assert_eq!(is_encrypted(&text), want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What one process spends its time on.
+//!
+//! Counters say how much, samples say what for. The rules weigh each class by the share of the
+//! window that it explains, in percent; the heaviest is the class. Three look-alikes are kept
+//! apart on purpose: a quota and a neighbour both show as waiting for a processor, and slow storage
+//! shows as a process that hardly runs.
+
+mod rules;
+
+use super::{Conclusion, NextStep};
+use protocol::instruments::process_inspect::Report;
+use serde_json::json;
+
+/// What a process may be found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Out of file descriptors, or nearly so.
+    OutOfDescriptors,
+    /// Stopped by its cgroup's CPU quota.
+    Throttled,
+    /// Runnable, and waiting for a processor that others have.
+    Starved,
+    /// Blocked on storage.
+    BlockedOnIo,
+    /// Blocked on a lock.
+    BlockedOnLock,
+    /// Short of memory: reclaim, swapping, faults that read.
+    MemoryBound,
+    /// Busy in user mode.
+    UserCpu,
+    /// Busy in the kernel.
+    SystemCpu,
+    /// Waiting for peers, events or the clock, now and then awake.
+    Sleeping,
+    /// Doing nothing.
+    Idle,
+}
+
+impl Class {
+    /// Its name in answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OutOfDescriptors => "out_of_descriptors",
+            Self::Throttled => "throttled",
+            Self::Starved => "starved_of_cpu",
+            Self::BlockedOnIo => "blocked_on_io",
+            Self::BlockedOnLock => "blocked_on_lock",
+            Self::MemoryBound => "memory_bound",
+            Self::UserCpu => "user_cpu",
+            Self::SystemCpu => "system_cpu",
+            Self::Sleeping => "sleeping",
+            Self::Idle => "idle",
+        }
+    }
+}
+
+/// What a rule found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finding {
+    /// It holds, and explains so much of the window.
+    Holds {
+        /// In percent.
+        weight: f64,
+        /// The numbers.
+        evidence: String,
+    },
+    /// It does not hold. The numbers are worth saying where the class looks like another.
+    Fails {
+        /// The numbers, if they are worth saying.
+        evidence: Option<String>,
+    },
+    /// What it needs was not measured.
+    CannotTell {
+        /// What, and why.
+        reason: String,
+    },
+}
+
+/// Below this share of the window a class is not named beside the main one.
+const WORTH_NAMING_PCT: f64 = 15.0;
+
+/// Classifies one process.
+pub fn conclude(report: &Report) -> Conclusion {
+    let mut holding: Vec<(Class, f64, String)> = Vec::new();
+    let mut conclusion = Conclusion::default();
+    for (class, rule) in rules::ALL {
+        match rule(report) {
+            Finding::Holds { weight, evidence } => holding.push((class, weight, evidence)),
+            Finding::Fails { evidence } => conclusion.not.extend(evidence),
+            Finding::CannotTell { reason } => {
+                conclusion.cannot_tell.push(format!("{}: {reason}", class.name()));
+            }
+        }
+    }
+    // Stable: of equal weights, the more specific class comes first in the list of rules.
+    holding.sort_by(|(_, left, _), (_, right, _)| right.total_cmp(left));
+    let mut holding = holding.into_iter();
+    if let Some((class, _, evidence)) = holding.next() {
+        conclusion.class = Some(class.name().to_owned());
+        conclusion.because.push(evidence);
+        conclusion.next = next_steps(class, report);
+        for (class, weight, evidence) in holding {
+            if weight >= WORTH_NAMING_PCT {
+                conclusion.also.push(class.name().to_owned());
+                conclusion.because.push(evidence);
+            }
+        }
+    }
+    conclusion
+}
+
+/// What to ask next: fixed words, and numbers.
+fn next_steps(class: Class, report: &Report) -> Vec<NextStep> {
+    let pid = report.process.pid;
+    let step = |tool: &str, parameters, why: &str| NextStep {
+        tool: tool.to_owned(),
+        parameters,
+        why: why.to_owned(),
+    };
+    let again = |threads: u32, why| {
+        vec![step("process_inspect", json!({"pid": pid, "threads": threads}), why)]
+    };
+    let list = |parameters, why| vec![step("process_list", parameters, why)];
+    match class {
+        Class::Throttled => list(
+            json!({"group_by": "service"}),
+            "the quota is of the whole cgroup: which processes use it up",
+        ),
+        Class::Starved => list(json!({}), "which processes have the processors"),
+        Class::BlockedOnIo => list(json!({"sort": "write"}), "who else writes to storage"),
+        Class::MemoryBound => list(json!({"sort": "major_faults"}), "who else waits for memory"),
+        Class::BlockedOnLock => {
+            again(50, "the thread that holds the lock is one that does not wait for it")
+        }
+        Class::UserCpu | Class::SystemCpu if report.process.threads > 1 => {
+            again(20, "which threads are busy")
+        }
+        Class::OutOfDescriptors => again(5, "whether the number of open descriptors still grows"),
+        Class::Idle | Class::Sleeping => {
+            list(json!({}), "the time goes elsewhere: which processes are busy")
+        }
+        Class::UserCpu | Class::SystemCpu => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::{
+        instruments::{
+            Instrument as _,
+            process_inspect::{ProcessInspect, Throttling, WaitGroup, WaitKind},
+            process_list::State,
+        },
+        observed::{Observed, Reason},
+        units::{PerSecond, Percent},
+    };
+    use std::time::Duration;
+
+    fn percent(value: f64) -> Percent {
+        Percent::of(value, 100.0).unwrap()
+    }
+
+    fn rate(growth: u64) -> Observed<PerSecond> {
+        Observed::Known(PerSecond::over(growth, Duration::from_secs(1)).unwrap())
+    }
+
+    /// A process with one thread that ran, waited for a processor, and was blocked for such shares.
+    fn process(user: f64, system: f64, delay: f64, waits: &[(WaitKind, State, f64)]) -> Report {
+        let mut report = ProcessInspect::example().report;
+        report.cpu.user_pct = percent(user);
+        report.cpu.system_pct = percent(system);
+        report.cpu.running_pct = Observed::Known(percent(user + system));
+        report.cpu.run_delay_pct = Observed::Known(percent(delay));
+        let blocked = 100.0 - user - system - delay;
+        report.cpu.busiest_thread_blocked_pct = Observed::Known(percent(blocked.max(0.0)));
+        report.cpu.voluntary_switches_per_s = rate(0);
+        report.io.storage_write_bytes_per_s = rate(0);
+        report.io.storage_read_bytes_per_s = rate(0);
+        report.cgroup.cpu_quota_cores = Observed::Unknown(Reason::NoLimitSet);
+        let group = report.waits.groups[0].clone();
+        report.waits.groups = waits
+            .iter()
+            .map(|(kind, state, share)| WaitGroup {
+                kind: *kind,
+                state: *state,
+                share_pct: percent(*share),
+                ..group.clone()
+            })
+            .collect();
+        report
+    }
+
+    fn throttled(mut report: Report, throttled_periods: u64, throttled_ms: u64) -> Report {
+        let throttling = Throttling { periods: 10, throttled_periods, throttled_ms };
+        report.cgroup.throttling = Observed::Known(throttling);
+        report.cgroup.cpu_quota_cores = Observed::Known(0.2);
+        report
+    }
+
+    fn class(report: &Report) -> String {
+        conclude(report).class.unwrap_or_default()
+    }
+
+    const RUNNING: (WaitKind, State, f64) = (WaitKind::Running, State::Running, 100.0);
+
+    #[test]
+    fn three_that_look_alike_are_told_apart() {
+        let fsync =
+            process(3.0, 21.0, 3.0, &[(WaitKind::Storage, State::UninterruptibleSleep, 95.0)]);
+        let quota = throttled(process(18.0, 2.0, 79.0, &[RUNNING]), 10, 790);
+        let neighbours = process(26.0, 2.0, 72.0, &[RUNNING]);
+        assert_eq!(class(&fsync), "blocked_on_io");
+        assert_eq!(class(&quota), "throttled");
+        assert_eq!(class(&neighbours), "starved_of_cpu");
+        let not = conclude(&neighbours).not.join(" ");
+        assert!(not.contains("not throttled"), "{not}");
+    }
+
+    #[test]
+    fn short_waits_that_samples_miss_are_told_by_counters() {
+        // 5,000 fsync a second: the looking outlasts each wait, so every look finds it running.
+        let mut report = process(3.0, 21.0, 3.0, &[RUNNING]);
+        report.cpu.voluntary_switches_per_s = rate(5_000);
+        report.io.storage_write_bytes_per_s = rate(20_000_000);
+        assert_eq!(class(&report), "blocked_on_io");
+    }
+
+    #[test]
+    fn a_quota_and_a_neighbour_at_once_are_both_named() {
+        let report = throttled(process(10.0, 0.0, 85.0, &[RUNNING]), 5, 300);
+        let conclusion = conclude(&report);
+        assert_eq!(conclusion.class.as_deref(), Some("starved_of_cpu"));
+        assert_eq!(conclusion.also, ["throttled"]);
+    }
+
+    #[test]
+    fn a_quota_that_others_in_the_cgroup_used_up_is_not_blamed_on_a_sleeper() {
+        let report =
+            throttled(process(0.0, 0.0, 0.0, &[(WaitKind::Poll, State::Sleeping, 100.0)]), 10, 900);
+        assert_eq!(class(&report), "idle");
+    }
+
+    #[test]
+    fn plain_classes() {
+        let sleeping = State::Sleeping;
+        let mut woken = process(1.0, 1.0, 0.0, &[(WaitKind::Socket, sleeping, 98.0)]);
+        woken.cpu.voluntary_switches_per_s = rate(200);
+        let mut full = process(5.0, 88.0, 2.0, &[RUNNING]);
+        full.descriptors.open = Observed::Known(1020);
+        let mut faulting =
+            process(2.0, 8.0, 1.0, &[(WaitKind::Storage, State::UninterruptibleSleep, 90.0)]);
+        faulting.memory.major_faults_per_s = PerSecond::over(900, Duration::from_secs(1)).unwrap();
+        let cases = [
+            ("user", process(92.0, 5.0, 2.0, &[RUNNING]), "user_cpu"),
+            ("system", process(9.0, 90.0, 1.0, &[RUNNING]), "system_cpu"),
+            (
+                "lock",
+                process(1.0, 1.0, 0.0, &[(WaitKind::Lock, sleeping, 85.0)]),
+                "blocked_on_lock",
+            ),
+            ("idle", process(0.0, 0.0, 0.0, &[(WaitKind::Futex, sleeping, 100.0)]), "idle"),
+            ("sleeping", woken, "sleeping"),
+            ("descriptors", full, "out_of_descriptors"),
+            ("faults", faulting, "memory_bound"),
+        ];
+        for (name, report, want) in cases {
+            assert_eq!(class(&report), want, "{name}: {:?}", conclude(&report));
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_is_said() {
+        let mut report = process(10.0, 5.0, 0.0, &[RUNNING]);
+        report.cpu.run_delay_pct = Observed::Unknown(Reason::TimedOut);
+        let conclusion = conclude(&report);
+        assert!(
+            conclusion.cannot_tell.iter().any(|line| line.starts_with("starved_of_cpu: ")),
+            "{conclusion:?}"
+        );
+    }
+}

@@ -1,0 +1,302 @@
+//! The rules, one for each class.
+
+use super::{Class, Finding};
+use protocol::{
+    instruments::process_inspect::{Report, WaitKind},
+    observed::Observed,
+};
+
+/// A rule looks at a report and says what it found.
+pub(super) type Rule = fn(&Report) -> Finding;
+
+/// The more specific first.
+pub(super) const ALL: [(Class, Rule); 10] = [
+    (Class::OutOfDescriptors, out_of_descriptors),
+    (Class::Throttled, throttled),
+    (Class::Starved, starved),
+    (Class::MemoryBound, memory_bound),
+    (Class::BlockedOnIo, blocked_on_io),
+    (Class::BlockedOnLock, blocked_on_lock),
+    (Class::UserCpu, user_cpu),
+    (Class::SystemCpu, system_cpu),
+    (Class::Sleeping, sleeping),
+    (Class::Idle, idle),
+];
+
+fn fails() -> Finding {
+    Finding::Fails { evidence: None }
+}
+
+fn out_of_descriptors(report: &Report) -> Finding {
+    const NEARLY: f64 = 0.9;
+    let both = report.descriptors.open.clone().zip(report.descriptors.limit.clone());
+    match both {
+        Observed::Known((open, limit)) if limit > 0 && open as f64 >= NEARLY * limit as f64 => {
+            Finding::Holds {
+                weight: 99.0,
+                evidence: format!("{open} of {limit} file descriptors are open"),
+            }
+        }
+        Observed::Known(_) => fails(),
+        Observed::Unknown(reason) if reason.is_absence() => fails(),
+        Observed::Unknown(reason) => Finding::CannotTell { reason: reason.to_string() },
+    }
+}
+
+/// Below this a process does not want a processor often enough to be kept from one.
+const DELAY_WORTH_NAMING_PCT: f64 = 10.0;
+
+/// The share of the window for which the quota stopped the process: no more than it waited, and
+/// no more than its cgroup was stopped.
+fn throttled_pct(report: &Report) -> Option<f64> {
+    let throttling = report.cgroup.throttling.known()?;
+    if throttling.throttled_periods == 0 || throttling.periods == 0 {
+        return Some(0.0);
+    }
+    // The kernel sums over processors, so the time may exceed the window; the share of periods
+    // may not, but says nothing about how long into each the stop came. The smaller holds.
+    let by_periods = throttling.throttled_periods as f64 / throttling.periods as f64 * 100.0;
+    let delay = report.cpu.run_delay_pct.known().map_or(by_periods, |delay| delay.get());
+    Some(delay.min(by_periods))
+}
+
+fn throttled(report: &Report) -> Finding {
+    let throttling = match &report.cgroup.throttling {
+        Observed::Known(throttling) => throttling,
+        Observed::Unknown(reason) if reason.is_absence() => return fails(),
+        Observed::Unknown(reason) => {
+            return Finding::CannotTell { reason: reason.to_string() };
+        }
+    };
+    let delay = report.cpu.run_delay_pct.known().map(|delay| delay.get());
+    let weight = throttled_pct(report).unwrap_or(0.0);
+    let numbers = format!(
+        "its cgroup was stopped by its CPU quota in {} of {} periods, for {} ms",
+        throttling.throttled_periods, throttling.periods, throttling.throttled_ms
+    );
+    if throttling.throttled_periods > 0 && weight >= DELAY_WORTH_NAMING_PCT {
+        let quota = report.cgroup.cpu_quota_cores.known();
+        let quota =
+            quota.map(|cores| format!(" (quota {cores:.2} processors)")).unwrap_or_default();
+        return Finding::Holds { weight, evidence: format!("{numbers}{quota}") };
+    }
+    let looks_like_it = delay.is_some_and(|delay| delay >= DELAY_WORTH_NAMING_PCT);
+    let evidence = looks_like_it.then(|| {
+        format!(
+            "not throttled: its cgroup was stopped in {} of {} periods",
+            throttling.throttled_periods, throttling.periods
+        )
+    });
+    Finding::Fails { evidence }
+}
+
+fn starved(report: &Report) -> Finding {
+    let delay = match &report.cpu.run_delay_pct {
+        Observed::Known(delay) => delay.get(),
+        Observed::Unknown(reason) => return Finding::CannotTell { reason: reason.to_string() },
+    };
+    // What the quota explains is not the neighbours'.
+    let by_others = delay - throttled_pct(report).unwrap_or(0.0);
+    if by_others < DELAY_WORTH_NAMING_PCT {
+        return fails();
+    }
+    let busy = report.host.cpu_busy_pct.known().map_or_else(String::new, |busy| {
+        format!("; the host's processors are {:.0} % busy", busy.get())
+    });
+    Finding::Holds {
+        weight: by_others.min(100.0),
+        evidence: format!(
+            "it was runnable and waited for a processor for {delay:.0} % of the window{busy}"
+        ),
+    }
+}
+
+/// Samples that found a thread in one of these kinds, as a share of a thread that never runs: the
+/// number of threads that were there on average, at most one, in percent.
+fn sampled_pct(report: &Report, kinds: &[WaitKind]) -> f64 {
+    let waits = &report.waits;
+    let share: f64 = waits
+        .groups
+        .iter()
+        .filter(|group| kinds.contains(&group.kind))
+        .map(|group| group.share_pct.get())
+        .sum();
+    if waits.threads_total <= 1 {
+        return blocked_share(report, share);
+    }
+    (share * f64::from(waits.threads_sampled)).min(100.0)
+}
+
+/// With one thread, counters say for how long it was blocked; samples only say in what.
+fn blocked_share(report: &Report, share: f64) -> f64 {
+    let not_running: f64 = report
+        .waits
+        .groups
+        .iter()
+        .filter(|group| group.kind != WaitKind::Running)
+        .map(|group| group.share_pct.get())
+        .sum();
+    match report.cpu.busiest_thread_blocked_pct.known() {
+        Some(blocked) if not_running > 0.0 => blocked.get() * share / not_running,
+        Some(_) | None => share,
+    }
+}
+
+/// Whether every look found the one thread running although counters say that it was blocked.
+fn samples_miss_the_waits(report: &Report) -> bool {
+    let running: f64 = report
+        .waits
+        .groups
+        .iter()
+        .filter(|group| group.kind == WaitKind::Running)
+        .map(|group| group.share_pct.get())
+        .sum();
+    report.waits.threads_total <= 1 && running >= 90.0
+}
+
+fn blocked_on_io(report: &Report) -> Finding {
+    const WORTH_NAMING_PCT: f64 = 10.0;
+    let rate =
+        |value: &Observed<protocol::units::PerSecond>| value.known().map_or(0.0, |rate| rate.get());
+    let written = rate(&report.io.storage_write_bytes_per_s);
+    let read = rate(&report.io.storage_read_bytes_per_s);
+    let storage = format!("storage: {read:.0} bytes/s read, {written:.0} bytes/s written");
+    let sampled = sampled_pct(report, &[WaitKind::Storage]);
+    if sampled >= WORTH_NAMING_PCT {
+        return Finding::Holds {
+            weight: sampled,
+            evidence: format!(
+                "it was blocked on storage for {sampled:.0} % of the window; {storage}"
+            ),
+        };
+    }
+    let waits = rate(&report.cpu.voluntary_switches_per_s);
+    let blocked = report.cpu.busiest_thread_blocked_pct.known().map_or(0.0, |share| share.get());
+    if samples_miss_the_waits(report)
+        && blocked >= WORTH_NAMING_PCT
+        && waits >= 100.0
+        && written + read > 0.0
+    {
+        let each_us = blocked * 10_000.0 / waits;
+        return Finding::Holds {
+            weight: blocked,
+            evidence: format!(
+                "it was blocked for {blocked:.0} % of the window in {waits:.0} waits/s of about \
+                 {each_us:.0} us, too short to be seen in samples; {storage}"
+            ),
+        };
+    }
+    fails()
+}
+
+fn blocked_on_lock(report: &Report) -> Finding {
+    let sampled = sampled_pct(report, &[WaitKind::Lock, WaitKind::KernelLock]);
+    if sampled < 10.0 {
+        return fails();
+    }
+    let waiting: u32 = report
+        .waits
+        .groups
+        .iter()
+        .filter(|group| matches!(group.kind, WaitKind::Lock | WaitKind::KernelLock))
+        .map(|group| group.threads)
+        .sum();
+    Finding::Holds {
+        weight: sampled,
+        evidence: format!(
+            "{waiting} of {} threads were found waiting for a lock that another holds",
+            report.waits.threads_sampled
+        ),
+    }
+}
+
+fn memory_bound(report: &Report) -> Finding {
+    const FAULTS_PER_S: f64 = 50.0;
+    let sampled = sampled_pct(report, &[WaitKind::Memory]);
+    let faults = report.memory.major_faults_per_s.get();
+    let hits = report.cgroup.memory_limit_hits.known().copied().unwrap_or(0);
+    // A fault that reads waits in the same places as a read call does.
+    let waiting = sampled_pct(report, &[WaitKind::Memory, WaitKind::Storage]);
+    if faults >= FAULTS_PER_S && waiting >= 10.0 {
+        return Finding::Holds {
+            weight: waiting,
+            evidence: format!("{faults:.0} page faults/s had to read from storage"),
+        };
+    }
+    if sampled >= 10.0 {
+        return Finding::Holds {
+            weight: sampled,
+            evidence: format!("its threads waited for memory for {sampled:.0} % of the window"),
+        };
+    }
+    if hits > 0 && waiting >= 10.0 {
+        return Finding::Holds {
+            weight: waiting,
+            evidence: format!("its cgroup hit its memory limit {hits} times in the window"),
+        };
+    }
+    fails()
+}
+
+/// Processor time that is worth a class of its own, in percent of one processor.
+const BUSY_PCT: f64 = 10.0;
+
+fn user_cpu(report: &Report) -> Finding {
+    busy(report, report.cpu.user_pct.get(), "user mode")
+}
+
+fn system_cpu(report: &Report) -> Finding {
+    busy(report, report.cpu.system_pct.get(), "the kernel")
+}
+
+fn busy(report: &Report, share: f64, place: &str) -> Finding {
+    if share < BUSY_PCT {
+        return fails();
+    }
+    let running = report
+        .cpu
+        .running_pct
+        .known()
+        .map_or_else(String::new, |running| format!(", of {:.0} % that it ran", running.get()));
+    Finding::Holds {
+        weight: share.min(98.0),
+        evidence: format!("{share:.0} % of a processor in {place}{running}"),
+    }
+}
+
+/// Wake-ups that tell a process that waits for work from one that does nothing.
+const AWAKE_PER_S: f64 = 20.0;
+
+fn ran_pct(report: &Report) -> f64 {
+    report.cpu.user_pct.get() + report.cpu.system_pct.get()
+}
+
+fn wakes_per_s(report: &Report) -> f64 {
+    report.cpu.voluntary_switches_per_s.known().map_or(0.0, |rate| rate.get())
+}
+
+/// A class only where nothing else explains the time, so it weighs little.
+fn sleeping(report: &Report) -> Finding {
+    let is_awake = ran_pct(report) >= 1.0 || wakes_per_s(report) >= AWAKE_PER_S;
+    if !is_awake || ran_pct(report) >= BUSY_PCT {
+        return fails();
+    }
+    Finding::Holds {
+        weight: 5.0,
+        evidence: format!(
+            "it ran for {:.1} % of the window and woke {:.0} times/s; `waits` says what for",
+            ran_pct(report),
+            wakes_per_s(report)
+        ),
+    }
+}
+
+fn idle(report: &Report) -> Finding {
+    if ran_pct(report) >= 1.0 || wakes_per_s(report) >= AWAKE_PER_S {
+        return fails();
+    }
+    Finding::Holds {
+        weight: 1.0,
+        evidence: format!("it ran for {:.1} % of the window", ran_pct(report)),
+    }
+}

@@ -1,0 +1,109 @@
+//! Builds the agents that the controller embeds.
+//!
+//! Static, for both processors, with nothing but the toolchain: no C compiler for the other
+//! architecture. Beside each stands its digest, and the wire format that it speaks.
+
+use crate::shell::{self, cargo};
+use anyhow::{Context as _, Result};
+use flate2::{Compression, write::GzEncoder};
+use protocol::{WIRE_ID, handshake::Sha256};
+use sha2::Digest as _;
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The processors, by the first part of their target's name.
+const ARCHES: [&str; 2] = ["x86_64", "aarch64"];
+
+/// Builds both agents into `target/agents`.
+pub fn build() -> Result<()> {
+    build_into("agents", &[])
+}
+
+/// Builds agents that misbehave on request, for tests of what is left behind, into
+/// `target/faulty-agents`. Never embedded.
+pub fn build_faulty() -> Result<()> {
+    build_into("faulty-agents", &["fault-injection"])
+}
+
+fn build_into(folder: &str, features: &[&str]) -> Result<()> {
+    let folder = shell::root().join("target").join(folder);
+    fs::create_dir_all(&folder)?;
+    for arch in ARCHES {
+        let file = compile(arch, features)?;
+        write(&folder, arch, &file)?;
+    }
+    Ok(())
+}
+
+/// Adds the targets to the toolchain, where they are missing.
+pub fn add_targets() -> Result<()> {
+    let wanted = ARCHES.map(target);
+    let installed = shell::output(Command::new("rustup").args(["target", "list", "--installed"]))?;
+    let missing: Vec<&String> =
+        wanted.iter().filter(|target| !installed.lines().any(|line| line == *target)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    shell::run(Command::new("rustup").args(["target", "add"]).args(missing))
+}
+
+fn target(arch: &str) -> String {
+    format!("{arch}-unknown-linux-musl")
+}
+
+fn compile(arch: &str, features: &[&str]) -> Result<PathBuf> {
+    let target = target(arch);
+    let mut build = cargo();
+    build
+        .args(["build", "--quiet", "--package", "probe-agent", "--profile", "agent"])
+        .args(["--target", &target, "--features", &features.join(",")])
+        // Builds with other features must not take turns in one folder.
+        .args(["--target-dir", &target_folder(features).to_string_lossy()])
+        .env("CARGO_ENCODED_RUSTFLAGS", flags()?.join("\u{1f}"));
+    shell::run(&mut build)?;
+    Ok(target_folder(features).join(target).join("agent/probe-agent"))
+}
+
+fn target_folder(features: &[&str]) -> PathBuf {
+    let name = if features.is_empty() { "agent-build" } else { "faulty-agent-build" };
+    shell::root().join("target").join(name)
+}
+
+/// Paths of this machine have no place in a file that goes to others; and without them the same
+/// sources give the same file.
+fn flags() -> Result<Vec<String>> {
+    let home = std::env::var("CARGO_HOME")
+        .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")))
+        .context("neither CARGO_HOME nor HOME is set")?;
+    Ok(vec![
+        format!("--remap-path-prefix={home}=/cargo"),
+        format!("--remap-path-prefix={}=/sysmcp", shell::root().display()),
+    ])
+}
+
+fn write(folder: &Path, arch: &str, file: &Path) -> Result<()> {
+    let bytes = fs::read(file).with_context(|| format!("could not read {}", file.display()))?;
+    let sha256 = Sha256(sha2::Sha256::digest(&bytes).into());
+    let mut packer = GzEncoder::new(Vec::new(), Compression::best());
+    packer.write_all(&bytes)?;
+    let packed = packer.finish()?;
+    let manifest = serde_json::json!({
+        "arch": arch, "sha256": sha256.to_string(), "bytes": bytes.len(), "wire_id": WIRE_ID,
+    });
+    write_if_new(&folder.join(format!("{arch}.gz")), &packed)?;
+    write_if_new(&folder.join(format!("{arch}.json")), manifest.to_string().as_bytes())?;
+    println!("{arch}: {} bytes, {} packed, sha256 {sha256}", bytes.len(), packed.len());
+    Ok(())
+}
+
+/// Leaves a file alone that would not change, so that the controller is not built again for it.
+fn write_if_new(path: &Path, bytes: &[u8]) -> Result<()> {
+    if fs::read(path).ok().as_deref() != Some(bytes) {
+        fs::write(path, bytes).with_context(|| format!("could not write {}", path.display()))?;
+    }
+    Ok(())
+}
