@@ -55,6 +55,9 @@ pub struct Common {
     /// Calls that may run at the same time [default: 4]
     #[arg(long, global = true, value_name = "COUNT")]
     pub max_calls: Option<usize>,
+    /// Configuration for ssh, instead of your own: as `ssh -F`
+    #[arg(long, global = true, value_name = "FILE")]
+    pub ssh_config: Option<PathBuf>,
     /// Folder with agents, instead of those this file carries; for work on the agent
     #[arg(long, global = true, value_name = "FOLDER")]
     pub agents: Option<PathBuf>,
@@ -123,6 +126,7 @@ impl Common {
             connect_timeout_s: self.connect_timeout,
             silence_limit_s: self.silence_limit,
             max_calls: self.max_calls,
+            ssh_config: self.ssh_config.clone(),
             agents: self.agents.clone(),
         }
     }

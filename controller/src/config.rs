@@ -33,12 +33,14 @@ pub struct Settings {
     pub silence_limit_s: Option<u64>,
     /// Calls that may run at the same time.
     pub max_calls: Option<usize>,
+    /// A configuration for ssh, instead of the user's own.
+    pub ssh_config: Option<PathBuf>,
     /// A folder with agents, instead of the embedded ones.
     pub agents: Option<PathBuf>,
 }
 
 /// The variables, each with the setting it sets.
-pub const VARIABLES: [(&str, &str); 10] = [
+pub const VARIABLES: [(&str, &str); 11] = [
     ("SYSMCP_CONFIG", "the configuration file"),
     ("SYSMCP_TARGET", "the machine to look at"),
     ("SYSMCP_TOOLSETS", "sets of tools to offer, separated by commas"),
@@ -48,6 +50,7 @@ pub const VARIABLES: [(&str, &str); 10] = [
     ("SYSMCP_CONNECT_TIMEOUT_S", "seconds that connecting may take"),
     ("SYSMCP_SILENCE_LIMIT_S", "seconds of silence after which agent and controller give up"),
     ("SYSMCP_MAX_CALLS", "calls that may run at the same time"),
+    ("SYSMCP_SSH_CONFIG", "a configuration for ssh, instead of the user's own"),
     ("SYSMCP_AGENTS", "a folder with agents, instead of the embedded ones"),
 ];
 
@@ -66,6 +69,8 @@ pub struct Config {
     pub silence_limit: Duration,
     /// Calls that may run at the same time.
     pub max_calls: usize,
+    /// A configuration for ssh, instead of the user's own.
+    pub ssh_config: Option<PathBuf>,
     /// Where agents come from.
     pub agents: Agents,
 }
@@ -118,6 +123,7 @@ impl Settings {
             connect_timeout_s: self.connect_timeout_s.or(weaker.connect_timeout_s),
             silence_limit_s: self.silence_limit_s.or(weaker.silence_limit_s),
             max_calls: self.max_calls.or(weaker.max_calls),
+            ssh_config: self.ssh_config.or(weaker.ssh_config),
             agents: self.agents.or(weaker.agents),
         }
     }
@@ -144,6 +150,7 @@ fn from_variables(environment: &Environment) -> Result<Settings, ConfigError> {
         connect_timeout_s: number("SYSMCP_CONNECT_TIMEOUT_S")?,
         silence_limit_s: number("SYSMCP_SILENCE_LIMIT_S")?,
         max_calls: max_calls.map(|calls| usize::try_from(calls).unwrap_or(usize::MAX)),
+        ssh_config: text("SYSMCP_SSH_CONFIG").map(PathBuf::from),
         agents: text("SYSMCP_AGENTS").map(PathBuf::from),
     })
 }
@@ -212,6 +219,7 @@ fn complete(
         connect_timeout: seconds(settings.connect_timeout_s, 30, "connect_timeout_s", 1..=600)?,
         silence_limit: seconds(settings.silence_limit_s, 30, "silence_limit_s", 3..=600)?,
         max_calls,
+        ssh_config: settings.ssh_config,
         agents: settings.agents.map_or(Agents::Embedded, Agents::Folder),
     })
 }

@@ -6,7 +6,7 @@ use controller::{
     config::{self, Config, Loaded},
     exit,
     gate::{Call, Gate, Rendered},
-    mcp::Server,
+    mcp::{Input, Server},
     reporter::{Reporter, Silent, Stderr},
     session::Stopped,
     tools::{self, Selection},
@@ -22,6 +22,7 @@ use std::{
     sync::Arc,
 };
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 /// Runs a command. Returns the exit code.
 pub async fn run(cli: Cli) -> u8 {
@@ -171,7 +172,10 @@ async fn serve(config: &Config, common: &Common) -> u8 {
         Ok(gate) => Arc::new(gate),
         Err(error) => return complain(&error.text(), error.exit_code()),
     };
-    let serving = Server::new(Arc::clone(&gate)).serve(rmcp::transport::io::stdio_pipes());
+    let closed = CancellationToken::new();
+    let (stdin, stdout) = rmcp::transport::io::stdio_pipes();
+    let server = Server::new(Arc::clone(&gate), closed.clone());
+    let serving = server.serve((Input::new(stdin, closed), stdout));
     let code = tokio::select! {
         code = until_closed(serving) => code,
         () = interrupted() => exit::OK,

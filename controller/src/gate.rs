@@ -17,7 +17,7 @@ use crate::{
     session::{CallError, Session, Stopped},
     target::Target,
     tools::{self, Entry, Question, Selection},
-    transport::Prompts,
+    transport::{Login, Prompts},
 };
 use ledger::{Ledger, Permit};
 use protocol::{host_text::HostText, redact};
@@ -67,7 +67,7 @@ impl Gate {
                 agents: config.agents.clone(),
                 patience: config.connect_timeout,
                 silence_limit: config.silence_limit,
-                prompts,
+                login: Login { prompts, ssh_config: config.ssh_config.clone() },
             },
             audit: Audit::open(&config.audit_log)?,
             ledger: Ledger::new(config.max_calls),

@@ -4,7 +4,10 @@
 //! understands. Around each call stands what the library leaves to us: a panic becomes an error
 //! instead of silence, a withdrawn call is dropped, progress is passed on.
 
+mod input;
 mod instructions;
+
+pub use input::Input;
 
 use crate::{
     gate::{Call, Gate, GateError, Rendered},
@@ -31,6 +34,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 /// Serves the gate's tools.
 #[derive(Clone)]
@@ -38,6 +42,8 @@ pub struct Server {
     gate: Arc<Gate>,
     tools: Arc<Vec<Tool>>,
     instructions: Arc<str>,
+    /// Set when the client has closed its side.
+    closed: CancellationToken,
 }
 
 /// How long a client may keep the list of tools: it is fixed at the start.
@@ -50,11 +56,11 @@ const PROGRESS_PAUSE: Duration = Duration::from_millis(200);
 const ERROR_KEY: &str = "io.github.sysmcp/error";
 
 impl Server {
-    /// Offers what the gate offers.
-    pub fn new(gate: Arc<Gate>) -> Self {
+    /// Offers what the gate offers, until the client closes its side.
+    pub fn new(gate: Arc<Gate>, closed: CancellationToken) -> Self {
         let tools = gate.selection().entries().iter().map(tool).collect();
         let instructions = instructions::for_tools(gate.selection(), gate.target());
-        Self { gate, tools: Arc::new(tools), instructions: instructions.into() }
+        Self { gate, tools: Arc::new(tools), instructions: instructions.into(), closed }
     }
 
     /// One call, from arguments to result.
@@ -144,6 +150,8 @@ impl ServerHandler for Server {
             biased;
             // Dropping the call cancels it on the target. Nothing more is sent for it.
             () = context.ct.cancelled() => Ok(CallToolResult::error(Vec::new()).into()),
+            // Nobody is there any more to read an answer.
+            () = self.closed.cancelled() => Ok(CallToolResult::error(Vec::new()).into()),
             answered = answering => match answered {
                 Err(_) => Err(ErrorData::internal_error("a defect in sysmcp ended this call", None)),
                 Ok(result) if is_unknown => Err(unknown_tool(&name, &result)),

@@ -12,7 +12,7 @@ use crate::{
     exit,
     reporter::{Reporter, Stage},
     target::Target,
-    transport::{self, Channel, Prompts, openssh, process::Ended},
+    transport::{self, Channel, Login, Prompts, openssh, process::Ended},
 };
 use protocol::{
     WIRE_ID,
@@ -48,8 +48,8 @@ pub struct Settings {
     pub patience: Duration,
     /// How long the agent waits for a sign of life before it ends itself.
     pub silence_limit: Duration,
-    /// Whether ssh may ask at the terminal.
-    pub prompts: Prompts,
+    /// How a login is made.
+    pub login: Login,
 }
 
 /// Bytes that are written before progress is reported again.
@@ -69,7 +69,7 @@ pub async fn push(
     let token = new_token()?;
     let script = script::for_session(&token, largest);
     reporter.stage(&Stage::Connecting(target));
-    let channel = transport::open(target, &script, settings.prompts)
+    let channel = transport::open(target, &script, &settings.login)
         .map_err(|error| PushError::Transport(error.to_string()))?;
     let mut attempt = Attempt { target, settings, token, channel, largest };
     match attempt.run(reporter).await {
@@ -163,8 +163,9 @@ impl Attempt<'_> {
         let Ended { status, stderr } = process.end(PATIENCE).await;
         let code = status.and_then(|status| status.code());
         if let Target::Ssh(ssh) = self.target {
-            let encrypted_key = || match self.settings.prompts {
-                Prompts::Forbidden => openssh::encrypted_key(ssh),
+            let login = &self.settings.login;
+            let encrypted_key = || match login.prompts {
+                Prompts::Forbidden => openssh::encrypted_key(ssh, login.ssh_config.as_deref()),
                 Prompts::Allowed => None,
             };
             if let Some(failure) = openssh::explain(ssh, code, &stderr, encrypted_key) {

@@ -5,6 +5,7 @@ pub mod openssh;
 pub mod process;
 
 use crate::target::Target;
+use std::path::PathBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A command's stdin and stdout, and how it ends.
@@ -15,6 +16,15 @@ pub struct Channel {
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The process that carries the channel; none where there is no process.
     pub process: Option<process::Carrier>,
+}
+
+/// How a login is made.
+#[derive(Clone, Debug)]
+pub struct Login {
+    /// Whether somebody can be asked for a passphrase.
+    pub prompts: Prompts,
+    /// A configuration for ssh, instead of the user's own.
+    pub ssh_config: Option<PathBuf>,
 }
 
 /// Whether somebody sits at a terminal and can be asked for a passphrase.
@@ -33,9 +43,9 @@ pub enum Prompts {
 /// # Errors
 ///
 /// When the process that would carry the channel cannot be started.
-pub fn open(target: &Target, script: &str, prompts: Prompts) -> std::io::Result<Channel> {
+pub fn open(target: &Target, script: &str, login: &Login) -> std::io::Result<Channel> {
     match target {
         Target::Local => local::open(script),
-        Target::Ssh(ssh) => openssh::open(ssh, script, prompts),
+        Target::Ssh(ssh) => openssh::open(ssh, script, login),
     }
 }

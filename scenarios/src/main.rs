@@ -1,1 +1,75 @@
-fn main() {}
+//! The programs of the scenarios: a service, its clients, a link that can be slow or cut.
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use scenarios::{faults::Fault, load, relay, service};
+use std::time::Duration;
+
+#[derive(Debug, Parser)]
+#[command(name = "scenarios", about = "Faulty services with a known cause")]
+struct Scenarios {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve requests on loopback, with a fault; prints the port
+    Serve {
+        /// What is wrong
+        #[arg(long, value_enum)]
+        fault: Fault,
+        /// Seconds after which the service ends by itself
+        #[arg(long, default_value_t = 120)]
+        seconds: u64,
+    },
+    /// Send requests to a service, as fast as it answers
+    Load {
+        /// Its port
+        port: u16,
+        /// Clients at the same time
+        #[arg(long, default_value_t = 4)]
+        clients: usize,
+        /// Seconds to go on
+        #[arg(long, default_value_t = 120)]
+        seconds: u64,
+    },
+    /// Use a processor and nothing else
+    Burn {
+        /// Seconds to go on
+        #[arg(long, default_value_t = 120)]
+        seconds: u64,
+        /// Seconds to sleep before
+        #[arg(long, default_value_t = 0)]
+        idle: u64,
+        /// Processor to stay on
+        #[arg(long)]
+        cpu: Option<usize>,
+    },
+    /// Carry bytes between stdin, stdout and a port on loopback, slowly, until a file appears
+    Relay {
+        /// The port
+        port: u16,
+        /// Bytes per second at most
+        #[arg(long)]
+        rate: Option<u64>,
+        /// When this file exists, nothing is carried any more, and nothing is closed
+        #[arg(long)]
+        cut: Option<std::path::PathBuf>,
+    },
+}
+
+fn main() -> Result<()> {
+    match Scenarios::parse().command {
+        Command::Serve { fault, seconds } => service::run(fault, Duration::from_secs(seconds)),
+        Command::Load { port, clients, seconds } => {
+            load::run(port, clients, Duration::from_secs(seconds));
+            Ok(())
+        }
+        Command::Burn { seconds, idle, cpu } => {
+            service::burn(Duration::from_secs(idle), Duration::from_secs(seconds), cpu);
+            Ok(())
+        }
+        Command::Relay { port, rate, cut } => relay::run(port, rate, cut.as_deref()),
+    }
+}

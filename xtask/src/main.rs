@@ -17,11 +17,16 @@ struct Xtask {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Build the agents for both processors, for the controller to embed
-    Agents,
+    Agents {
+        /// Build agents that misbehave on request instead, for the tests
+        #[arg(long)]
+        faulty: bool,
+    },
 }
 
 fn main() -> Result<()> {
     match Xtask::parse().command {
-        Command::Agents => agents::build(),
+        Command::Agents { faulty: false } => agents::build(),
+        Command::Agents { faulty: true } => agents::build_faulty(),
     }
 }

@@ -112,24 +112,38 @@ mod tests {
 
     #[test]
     fn a_log_becomes_commands_that_a_shell_reads_back() {
-        let log = concat!(
-            r#"{"sequence":1,"time":"T1","session":"s","event":"intent","call":1,"#,
-            r#""target":"ssh:me@web:2222","tool":"process_list","#,
-            r#""parameters":{"sort":"rss","note":"it's; $(id)"},"parameters_digest":"d","digest":"x"}"#,
-            "\n",
-            r#"{"sequence":2,"time":"T2","session":"s","event":"outcome","call":1,"answered":false,"#,
-            r#""error":"gone\nrm -rf /","duration_ms":5,"answer_bytes":0,"digest":"x"}"#,
-            "\nnot a line\n"
+        let intent = |target: &str, parameters: &str| {
+            format!(
+                r#"{{"sequence":1,"time":"T1","session":"s","event":"intent","call":1,"target":"{target}","tool":"process_list","parameters":{parameters},"parameters_digest":"d","digest":"x"}}"#
+            )
+        };
+        let outcome = r#"{"sequence":2,"time":"T2","session":"s","event":"outcome","call":1,"answered":false,"error":"gone\nrm -rf /","duration_ms":5,"answer_bytes":0,"digest":"x"}"#;
+        let hostile = r#"{"note":"it's; $(id)"}"#;
+        let log = [
+            intent("ssh:me@web:2222", r#"{"sort":"rss"}"#),
+            outcome.to_owned(),
+            intent("local", hostile),
+            "not a line".to_owned(),
+        ];
+        let script = script(&log.join("\n"));
+        let commands: Vec<Vec<String>> = script
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty())
+            .map(|line| shlex::split(line).unwrap())
+            .collect();
+        let call = |target, parameters| {
+            ["sysmcp", "--target", target, "call", "process_list", "--params", parameters]
+        };
+        assert_eq!(
+            commands,
+            [call("ssh:me@web:2222", r#"{"sort":"rss"}"#), call("local", hostile)],
+            "{script}"
         );
-        let script = script(log);
-        let command = script.lines().find(|line| line.starts_with("sysmcp")).unwrap();
-        let words = shlex::split(command).unwrap();
-        assert_eq!(words[..5], ["sysmcp", "--target", "ssh:me@web:2222", "call", "process_list"]);
-        assert_eq!(words[6], r#"{"sort":"rss","note":"it's; $(id)"}"#);
-        assert!(script.contains("# by hand: ssh -p 2222 me@web 'ps "), "{script}");
+        let by_hand = script.lines().find_map(|line| line.strip_prefix("# by hand: ")).unwrap();
+        let words = shlex::split(by_hand).unwrap();
+        assert_eq!(words[..4], ["ssh", "-p", "2222", "me@web"]);
+        assert!(words[4].starts_with("ps -eo "), "{by_hand}");
         assert!(script.contains("# no answer: gone rm -rf /\n"), "{script}");
-        assert!(script.contains("# line 3 of the log was not understood"));
-        let runnable = |line: &&str| !line.starts_with('#') && !line.is_empty();
-        assert_eq!(script.lines().filter(runnable).count(), 1, "{script}");
+        assert!(script.contains("# line 4 of the log was not understood"));
     }
 }

@@ -6,8 +6,9 @@ mod keys;
 pub use failure::{Failure, explain};
 pub use keys::encrypted_key;
 
-use super::{Channel, Prompts, process};
+use super::{Channel, Login, Prompts, process};
 use crate::target::SshTarget;
+use std::{ffi::OsString, path::Path};
 use tokio::process::Command;
 
 /// What of the user's configuration must not apply to this channel: a terminal, a command of their
@@ -29,20 +30,30 @@ const OPTIONS: [&str; 8] = [
 const SHIELD: &str = "trap '' INT; exec \"$@\"";
 
 /// The arguments of `ssh`. The host comes last and behind `--`, so that no name is an option.
-pub fn arguments(target: &SshTarget, script: &str, prompts: Prompts) -> Vec<String> {
-    let mut arguments: Vec<String> = OPTIONS.iter().map(ToString::to_string).collect();
-    if prompts == Prompts::Forbidden {
-        arguments.push("-oBatchMode=yes".to_owned());
+pub fn arguments(target: &SshTarget, script: &str, login: &Login) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = OPTIONS.iter().map(OsString::from).collect();
+    if login.prompts == Prompts::Forbidden {
+        arguments.push("-oBatchMode=yes".into());
+    }
+    arguments.extend(place(target, login.ssh_config.as_deref()));
+    // The login shell may be any: it is only asked to become /bin/sh.
+    arguments.push(format!("exec /bin/sh -c '{script}'").into());
+    arguments
+}
+
+/// The arguments that say where: which configuration, which user, which port, which host.
+fn place(target: &SshTarget, config: Option<&Path>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = Vec::new();
+    if let Some(config) = config {
+        arguments.extend(["-F".into(), config.into()]);
     }
     if let Some(user) = &target.user {
-        arguments.extend(["-l".to_owned(), user.clone()]);
+        arguments.extend(["-l".into(), user.into()]);
     }
     if let Some(port) = target.port {
-        arguments.extend(["-p".to_owned(), port.to_string()]);
+        arguments.extend(["-p".into(), port.to_string().into()]);
     }
-    arguments.extend(["--".to_owned(), target.host.clone()]);
-    // The login shell may be any: it is only asked to become /bin/sh.
-    arguments.push(format!("exec /bin/sh -c '{script}'"));
+    arguments.extend(["--".into(), (&target.host).into()]);
     arguments
 }
 
@@ -51,9 +62,9 @@ pub fn arguments(target: &SshTarget, script: &str, prompts: Prompts) -> Vec<Stri
 /// # Errors
 ///
 /// When no process can be started.
-pub fn open(target: &SshTarget, script: &str, prompts: Prompts) -> std::io::Result<Channel> {
+pub fn open(target: &SshTarget, script: &str, login: &Login) -> std::io::Result<Channel> {
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", SHIELD, "sysmcp", "ssh"]).args(arguments(target, script, prompts));
+    command.args(["-c", SHIELD, "sysmcp", "ssh"]).args(arguments(target, script, login));
     process::start(command)
 }
 
@@ -71,11 +82,14 @@ mod tests {
 
     #[test]
     fn the_host_stands_behind_all_options() {
-        let arguments = arguments(&target("ssh:deploy@[::1]:2222"), "true", Prompts::Forbidden);
+        let login = Login { prompts: Prompts::Forbidden, ssh_config: Some("/c".into()) };
+        let arguments = arguments(&target("ssh:deploy@[::1]:2222"), "true", &login);
         assert_eq!(
             arguments[OPTIONS.len()..],
             [
                 "-oBatchMode=yes",
+                "-F",
+                "/c",
                 "-l",
                 "deploy",
                 "-p",
@@ -89,7 +103,8 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_left_to_the_configuration() {
-        let arguments = arguments(&target("ssh:web"), "true", Prompts::Allowed);
+        let login = Login { prompts: Prompts::Allowed, ssh_config: None };
+        let arguments = arguments(&target("ssh:web"), "true", &login);
         assert_eq!(arguments[OPTIONS.len()..], ["--", "web", "exec /bin/sh -c 'true'"]);
     }
 }

@@ -172,6 +172,8 @@ mod tests {
         report.cpu.system_pct = percent(system);
         report.cpu.running_pct = Observed::Known(percent(user + system));
         report.cpu.run_delay_pct = Observed::Known(percent(delay));
+        // Neighbours have what the process waits for.
+        report.host.cpu_busy_pct = Observed::Known(percent((user + system + delay) / 2.0));
         let blocked = 100.0 - user - system - delay;
         report.cpu.busiest_thread_blocked_pct = Observed::Known(percent(blocked.max(0.0)));
         report.cpu.voluntary_switches_per_s = rate(0);
@@ -185,6 +187,11 @@ mod tests {
                 kind: *kind,
                 state: *state,
                 share_pct: percent(*share),
+                blocked_pct: Observed::Known(percent(if *kind == WaitKind::Running {
+                    0.0
+                } else {
+                    blocked
+                })),
                 ..group.clone()
             })
             .collect();
@@ -213,6 +220,9 @@ mod tests {
         assert_eq!(class(&fsync), "blocked_on_io");
         assert_eq!(class(&quota), "throttled");
         assert_eq!(class(&neighbours), "starved_of_cpu");
+        let mut crowd = process(200.0, 0.0, 1000.0, &[RUNNING]);
+        crowd.host.cpu_busy_pct = Observed::Known(percent(100.0));
+        assert_eq!(class(&crowd), "user_cpu", "its own threads are no neighbours");
         let not = conclude(&neighbours).not.join(" ");
         assert!(not.contains("not throttled"), "{not}");
     }
@@ -220,7 +230,8 @@ mod tests {
     #[test]
     fn short_waits_that_samples_miss_are_told_by_counters() {
         // 5,000 fsync a second: the looking outlasts each wait, so every look finds it running.
-        let mut report = process(3.0, 21.0, 3.0, &[RUNNING]);
+        let unseen = (WaitKind::TooShortToSee, State::Other, 0.0);
+        let mut report = process(3.0, 21.0, 3.0, &[RUNNING, unseen]);
         report.cpu.voluntary_switches_per_s = rate(5_000);
         report.io.storage_write_bytes_per_s = rate(20_000_000);
         assert_eq!(class(&report), "blocked_on_io");
@@ -228,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_quota_and_a_neighbour_at_once_are_both_named() {
-        let report = throttled(process(10.0, 0.0, 85.0, &[RUNNING]), 5, 300);
+        let report = throttled(process(10.0, 0.0, 85.0, &[RUNNING]), 2, 150);
         let conclusion = conclude(&report);
         assert_eq!(conclusion.class.as_deref(), Some("starved_of_cpu"));
         assert_eq!(conclusion.also, ["throttled"]);

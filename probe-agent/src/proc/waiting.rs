@@ -86,6 +86,10 @@ pub fn kind(state: State, channel: Option<&[u8]>, syscall: SyscallLine) -> WaitK
         (Some(WaitKind::Futex), Some(kind)) | (None, Some(kind)) | (Some(kind), None | Some(_)) => {
             kind
         }
+        // A reader without permission has only the state, and a wait that ended between two reads
+        // left only that. This state is mostly storage; what it is not has a name where one may
+        // look.
+        (None, None) if state == State::UninterruptibleSleep => WaitKind::Storage,
         (None, None) => WaitKind::Other,
     }
 }
@@ -293,77 +297,58 @@ mod tests {
         assert_eq!(parse_syscall(line("0xffffd000").as_bytes()), SyscallLine::Unknown);
     }
 
+    fn syscall(number: Sysno) -> SyscallLine {
+        SyscallLine::In(InSyscall { number, arguments: [0; 6] })
+    }
+
+    type Case<'c> = (&'c str, State, Option<&'c str>, SyscallLine, WaitKind);
+
+    fn check(cases: &[Case<'_>]) {
+        for (name, state, channel, syscall, want) in cases {
+            assert_eq!(kind(*state, channel.map(str::as_bytes), *syscall), *want, "{name}");
+        }
+    }
+
     #[test]
-    fn kinds() {
-        let fsync = SyscallLine::In(InSyscall { number: Sysno::fsync, arguments: [0; 6] });
-        let read = SyscallLine::In(InSyscall { number: Sysno::read, arguments: [0; 6] });
-        type Case<'c> = (&'c str, State, Option<&'c [u8]>, SyscallLine, WaitKind);
-        let cases: [Case; 13] = [
+    fn kinds_by_what_is_known() {
+        let (sleeping, deaf) = (State::Sleeping, State::UninterruptibleSleep);
+        let (fsync, read) = (syscall(Sysno::fsync), syscall(Sysno::read));
+        check(&[
             ("running", State::Running, None, fsync, WaitKind::Running),
-            (
-                "journal",
-                State::UninterruptibleSleep,
-                Some(b"jbd2_log_wait_commit"),
-                fsync,
-                WaitKind::Storage,
-            ),
-            ("fsync without wchan", State::UninterruptibleSleep, None, fsync, WaitKind::Storage),
-            (
-                "contended mutex",
-                State::Sleeping,
-                Some(b"futex_do_wait"),
-                futex(128, 2),
-                WaitKind::Lock,
-            ),
-            (
-                "condition variable",
-                State::Sleeping,
-                Some(b"futex_do_wait"),
-                futex(0x189, 0),
-                WaitKind::Futex,
-            ),
-            (
-                "futex, arguments refused",
-                State::Sleeping,
-                Some(b"futex_wait_queue_me"),
-                SyscallLine::Unknown,
-                WaitKind::Futex,
-            ),
-            ("socket", State::Sleeping, Some(b"wait_woken"), read, WaitKind::Socket),
-            ("pipe", State::Sleeping, Some(b"anon_pipe_read"), read, WaitKind::Pipe),
-            (
-                "poll",
-                State::Sleeping,
-                Some(b"poll_schedule_timeout.constprop.0"),
-                SyscallLine::Unknown,
-                WaitKind::Poll,
-            ),
-            (
-                "vfork",
-                State::UninterruptibleSleep,
-                Some(b"kernel_clone"),
-                SyscallLine::Unknown,
-                WaitKind::Child,
-            ),
-            (
-                "page fault",
-                State::UninterruptibleSleep,
-                None,
-                SyscallLine::Outside,
-                WaitKind::Memory,
-            ),
+            ("journal", deaf, Some("jbd2_log_wait_commit"), fsync, WaitKind::Storage),
+            ("contended mutex", sleeping, Some("futex_do_wait"), futex(128, 2), WaitKind::Lock),
+            ("condition", sleeping, Some("futex_do_wait"), futex(0x189, 0), WaitKind::Futex),
+            ("socket", sleeping, Some("wait_woken"), read, WaitKind::Socket),
+            ("pipe", sleeping, Some("anon_pipe_read"), read, WaitKind::Pipe),
             (
                 "fault that reads a file",
-                State::UninterruptibleSleep,
-                Some(b"folio_wait_bit_common"),
+                deaf,
+                Some("folio_wait_bit_common"),
                 SyscallLine::Outside,
                 WaitKind::Storage,
             ),
-            ("nothing known", State::Sleeping, None, SyscallLine::Unknown, WaitKind::Other),
-        ];
-        for (name, state, channel, syscall, want) in cases {
-            assert_eq!(kind(state, channel, syscall), want, "{name}");
-        }
+        ]);
+    }
+
+    #[test]
+    fn kinds_when_little_is_known() {
+        let (sleeping, deaf) = (State::Sleeping, State::UninterruptibleSleep);
+        let unknown = SyscallLine::Unknown;
+        check(&[
+            ("no function", deaf, None, syscall(Sysno::fsync), WaitKind::Storage),
+            ("no call", sleeping, Some("futex_wait_queue_me"), unknown, WaitKind::Futex),
+            (
+                "a suffix",
+                sleeping,
+                Some("poll_schedule_timeout.constprop.0"),
+                unknown,
+                WaitKind::Poll,
+            ),
+            ("vfork", deaf, Some("kernel_clone"), unknown, WaitKind::Child),
+            ("page fault", deaf, None, SyscallLine::Outside, WaitKind::Memory),
+            ("only the state", deaf, None, unknown, WaitKind::Storage),
+            ("nothing", sleeping, None, unknown, WaitKind::Other),
+        ]);
     }
 
     proptest! {

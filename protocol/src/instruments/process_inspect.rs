@@ -165,8 +165,8 @@ pub struct Waits {
     pub threads_sampled: u32,
     /// Threads there are.
     pub threads_total: u32,
-    /// What they were found in, most often first. Waits much shorter than a millisecond are
-    /// under-counted: the looking itself outlasts them.
+    /// What they were found in, most often first. Samples miss waits much shorter than a
+    /// millisecond, because the looking itself outlasts them; `blocked_pct` does not.
     pub groups: Vec<WaitGroup>,
 }
 
@@ -186,6 +186,9 @@ pub struct WaitGroup {
     pub threads: u32,
     /// Share of all samples of all threads, in percent.
     pub share_pct: Percent,
+    /// Time that its threads were blocked there, summed over threads, in percent of the window:
+    /// how long by the scheduler's account, where by the samples.
+    pub blocked_pct: Observed<Percent>,
 }
 
 /// What kind of thing a thread waits for.
@@ -217,8 +220,33 @@ pub enum WaitKind {
     Memory,
     /// A signal or a tracer to go on.
     Stopped,
+    /// Blocked by the scheduler's account, and found running by every sample: waits too short to
+    /// be seen.
+    TooShortToSee,
     /// Something else; see `channel` and `syscall`.
     Other,
+}
+
+impl WaitKind {
+    /// The kind in words, for a table.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Storage => "storage",
+            Self::Lock => "lock",
+            Self::KernelLock => "kernel lock",
+            Self::Futex => "futex",
+            Self::Poll => "poll",
+            Self::Socket => "socket",
+            Self::Pipe => "pipe",
+            Self::Timer => "timer",
+            Self::Child => "child",
+            Self::Memory => "memory",
+            Self::Stopped => "stopped",
+            Self::TooShortToSee => "too short to see",
+            Self::Other => "other",
+        }
+    }
 }
 
 /// One thread.

@@ -2,15 +2,15 @@
 
 use crate::target::SshTarget;
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 /// The first key that ssh would try for this target, that is encrypted, and that no ssh-agent
 /// holds.
-pub fn encrypted_key(target: &SshTarget) -> Option<String> {
+pub fn encrypted_key(target: &SshTarget, config: Option<&Path>) -> Option<String> {
     let held = output(Command::new("ssh-add").arg("-L")).unwrap_or_default();
-    identity_files(target)?.into_iter().find_map(|path| {
+    identity_files(target, config)?.into_iter().find_map(|path| {
         let private = std::fs::read_to_string(&path).ok()?;
         let public = std::fs::read_to_string(path.with_extension("pub")).unwrap_or_default();
         let is_held = public.split_whitespace().nth(1).is_some_and(|key| held.contains(key));
@@ -19,16 +19,9 @@ pub fn encrypted_key(target: &SshTarget) -> Option<String> {
 }
 
 /// The files that the user's configuration means for this target.
-fn identity_files(target: &SshTarget) -> Option<Vec<PathBuf>> {
+fn identity_files(target: &SshTarget, config: Option<&Path>) -> Option<Vec<PathBuf>> {
     let mut command = Command::new("ssh");
-    command.arg("-G");
-    if let Some(user) = &target.user {
-        command.args(["-l", user]);
-    }
-    if let Some(port) = target.port {
-        command.args(["-p", &port.to_string()]);
-    }
-    let meaning = output(command.args(["--", &target.host]))?;
+    let meaning = output(command.arg("-G").args(super::place(target, config)))?;
     let home = std::env::var_os("HOME").map(PathBuf::from)?;
     let files = meaning.lines().filter_map(|line| line.strip_prefix("identityfile "));
     let expand = |file: &str| match file.strip_prefix("~/").or(file.strip_prefix("%d/")) {

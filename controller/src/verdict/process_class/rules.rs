@@ -95,8 +95,9 @@ fn starved(report: &Report) -> Finding {
         Observed::Known(delay) => delay.get(),
         Observed::Unknown(reason) => return Finding::CannotTell { reason: reason.to_string() },
     };
-    // What the quota explains is not the neighbours'.
-    let by_others = delay - throttled_pct(report).unwrap_or(0.0);
+    // What the quota explains is not the neighbours', nor is what its own threads take from each
+    // other.
+    let by_others = (delay - throttled_pct(report).unwrap_or(0.0)) * share_of_others(report);
     if by_others < DELAY_WORTH_NAMING_PCT {
         return fails();
     }
@@ -106,52 +107,38 @@ fn starved(report: &Report) -> Finding {
     Finding::Holds {
         weight: by_others.min(100.0),
         evidence: format!(
-            "it was runnable and waited for a processor for {delay:.0} % of the window{busy}"
+            "its threads were runnable and waited for a processor for {delay:.0} % of the \
+             window{busy}"
         ),
     }
 }
 
-/// Samples that found a thread in one of these kinds, as a share of a thread that never runs: the
-/// number of threads that were there on average, at most one, in percent.
-fn sampled_pct(report: &Report, kinds: &[WaitKind]) -> f64 {
+/// Of the processor time that was used, what other processes used.
+fn share_of_others(report: &Report) -> f64 {
+    let own = report.cpu.user_pct.get() + report.cpu.system_pct.get();
+    let host = report.host.cpu_busy_pct.clone().zip(report.host.cpus.clone());
+    match host.known() {
+        Some((busy, cpus)) if busy.get() > 0.0 => {
+            (1.0 - own / (busy.get() * f64::from(*cpus))).clamp(0.0, 1.0)
+        }
+        Some(_) | None => 1.0,
+    }
+}
+
+/// Time that threads were blocked in one of these kinds, summed over threads, at most one window,
+/// in percent. Without the scheduler's account, the samples have to do.
+fn blocked_pct(report: &Report, kinds: &[WaitKind]) -> f64 {
     let waits = &report.waits;
-    let share: f64 = waits
+    let blocked: f64 = waits
         .groups
         .iter()
         .filter(|group| kinds.contains(&group.kind))
-        .map(|group| group.share_pct.get())
+        .map(|group| match &group.blocked_pct {
+            Observed::Known(blocked) => blocked.get(),
+            Observed::Unknown(_) => group.share_pct.get() * f64::from(waits.threads_sampled),
+        })
         .sum();
-    if waits.threads_total <= 1 {
-        return blocked_share(report, share);
-    }
-    (share * f64::from(waits.threads_sampled)).min(100.0)
-}
-
-/// With one thread, counters say for how long it was blocked; samples only say in what.
-fn blocked_share(report: &Report, share: f64) -> f64 {
-    let not_running: f64 = report
-        .waits
-        .groups
-        .iter()
-        .filter(|group| group.kind != WaitKind::Running)
-        .map(|group| group.share_pct.get())
-        .sum();
-    match report.cpu.busiest_thread_blocked_pct.known() {
-        Some(blocked) if not_running > 0.0 => blocked.get() * share / not_running,
-        Some(_) | None => share,
-    }
-}
-
-/// Whether every look found the one thread running although counters say that it was blocked.
-fn samples_miss_the_waits(report: &Report) -> bool {
-    let running: f64 = report
-        .waits
-        .groups
-        .iter()
-        .filter(|group| group.kind == WaitKind::Running)
-        .map(|group| group.share_pct.get())
-        .sum();
-    report.waits.threads_total <= 1 && running >= 90.0
+    blocked.min(100.0)
 }
 
 fn blocked_on_io(report: &Report) -> Finding {
@@ -161,28 +148,24 @@ fn blocked_on_io(report: &Report) -> Finding {
     let written = rate(&report.io.storage_write_bytes_per_s);
     let read = rate(&report.io.storage_read_bytes_per_s);
     let storage = format!("storage: {read:.0} bytes/s read, {written:.0} bytes/s written");
-    let sampled = sampled_pct(report, &[WaitKind::Storage]);
-    if sampled >= WORTH_NAMING_PCT {
-        return Finding::Holds {
-            weight: sampled,
-            evidence: format!(
-                "it was blocked on storage for {sampled:.0} % of the window; {storage}"
-            ),
-        };
-    }
-    let waits = rate(&report.cpu.voluntary_switches_per_s);
-    let blocked = report.cpu.busiest_thread_blocked_pct.known().map_or(0.0, |share| share.get());
-    if samples_miss_the_waits(report)
-        && blocked >= WORTH_NAMING_PCT
-        && waits >= 100.0
-        && written + read > 0.0
-    {
-        let each_us = blocked * 10_000.0 / waits;
+    let blocked = blocked_pct(report, &[WaitKind::Storage]);
+    if blocked >= WORTH_NAMING_PCT {
         return Finding::Holds {
             weight: blocked,
             evidence: format!(
-                "it was blocked for {blocked:.0} % of the window in {waits:.0} waits/s of about \
-                 {each_us:.0} us, too short to be seen in samples; {storage}"
+                "it was blocked on storage for {blocked:.0} % of the window; {storage}"
+            ),
+        };
+    }
+    let unseen = blocked_pct(report, &[WaitKind::TooShortToSee]);
+    let waits = rate(&report.cpu.voluntary_switches_per_s);
+    if unseen >= WORTH_NAMING_PCT && waits >= 100.0 && written + read > 0.0 {
+        let each_us = unseen * 10_000.0 / waits;
+        return Finding::Holds {
+            weight: unseen,
+            evidence: format!(
+                "it was blocked for {unseen:.0} % of the window in {waits:.0} waits/s of about \
+                 {each_us:.0} us, too short to be seen in; {storage}"
             ),
         };
     }
@@ -190,7 +173,7 @@ fn blocked_on_io(report: &Report) -> Finding {
 }
 
 fn blocked_on_lock(report: &Report) -> Finding {
-    let sampled = sampled_pct(report, &[WaitKind::Lock, WaitKind::KernelLock]);
+    let sampled = blocked_pct(report, &[WaitKind::Lock, WaitKind::KernelLock]);
     if sampled < 10.0 {
         return fails();
     }
@@ -212,11 +195,11 @@ fn blocked_on_lock(report: &Report) -> Finding {
 
 fn memory_bound(report: &Report) -> Finding {
     const FAULTS_PER_S: f64 = 50.0;
-    let sampled = sampled_pct(report, &[WaitKind::Memory]);
+    let sampled = blocked_pct(report, &[WaitKind::Memory]);
     let faults = report.memory.major_faults_per_s.get();
     let hits = report.cgroup.memory_limit_hits.known().copied().unwrap_or(0);
     // A fault that reads waits in the same places as a read call does.
-    let waiting = sampled_pct(report, &[WaitKind::Memory, WaitKind::Storage]);
+    let waiting = blocked_pct(report, &[WaitKind::Memory, WaitKind::Storage]);
     if faults >= FAULTS_PER_S && waiting >= 10.0 {
         return Finding::Holds {
             weight: waiting,

@@ -47,6 +47,13 @@ pub(super) fn assemble(
     let ends = Ends { first, last, window: last.line.at.saturating_sub(first.line.at) };
     let (process, redacted) = ends.identity(request, context);
     let all_threads = ends.threads();
+    let blocked = |tid| {
+        let thread = all_threads.iter().find(|thread| thread.tid == tid);
+        // A thread that has ended took its account with it.
+        let share = thread.map_or(Observed::Known(Percent::default()), |it| ends.blocked(it));
+        share.map(|share| share.get() / 100.0)
+    };
+    let waits = sampler.waits(blocked);
     let busiest = all_threads.iter().max_by(|left, right| left.demand.total_cmp(&right.demand));
     let cpu = ends.cpu(busiest, context);
     let limit = request.threads as usize;
@@ -54,7 +61,7 @@ pub(super) fn assemble(
     let mut report = Report {
         process,
         cpu,
-        waits: sampler.waits(),
+        waits,
         threads: Vec::new(),
         memory: ends.memory(),
         io: ends.io(),

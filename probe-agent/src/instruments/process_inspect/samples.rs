@@ -17,7 +17,7 @@ use protocol::{
     units::Percent,
 };
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     time::Duration,
 };
 
@@ -57,15 +57,19 @@ pub(super) struct Sampler<'c, 's> {
     pause: Duration,
     /// Where each thread was seen last, and its count of time slices then.
     last: HashMap<u32, (u64, Place)>,
-    found: BTreeMap<Place, Found>,
+    /// How often each thread was found in each place.
+    found: BTreeMap<u32, BTreeMap<Place, u32>>,
     /// Reason for refused reads, once seen.
     refusal: Option<Reason>,
 }
 
+/// All threads that were found in one place.
 #[derive(Debug, Default)]
-struct Found {
+struct Crowd {
     times: u32,
-    tids: BTreeSet<u32>,
+    threads: u32,
+    /// Time that they were blocked there, as a share of the window.
+    blocked: f64,
 }
 
 impl<'c, 's> Sampler<'c, 's> {
@@ -97,9 +101,7 @@ impl<'c, 's> Sampler<'c, 's> {
         self.looks += 1;
         for tid in self.tids.clone() {
             if let Some(place) = self.place_of(tid) {
-                let found = self.found.entry(place).or_default();
-                found.times += 1;
-                found.tids.insert(tid);
+                *self.found.entry(tid).or_default().entry(place).or_default() += 1;
             }
         }
     }
@@ -185,19 +187,29 @@ impl<'c, 's> Sampler<'c, 's> {
 
     /// What one thread was found in most often.
     pub(super) fn mostly(&self, tid: u32) -> WaitKind {
-        let of_thread = self.found.iter().filter(|(_, found)| found.tids.contains(&tid));
-        of_thread
-            .max_by_key(|(_, found)| found.times)
-            .map_or(WaitKind::Other, |(place, _)| place.kind)
+        let places = self.found.get(&tid).into_iter().flatten();
+        places.max_by_key(|(_, times)| **times).map_or(WaitKind::Other, |(place, _)| place.kind)
     }
 
-    /// All that was found, most often first.
-    pub(super) fn waits(&self) -> Waits {
-        let all: u32 = self.found.values().map(|found| found.times).sum();
-        let mut groups: Vec<(u32, WaitGroup)> = self
-            .found
+    /// All that was found, most often first. `blocked` gives the share of the window for which a
+    /// thread was blocked, by the scheduler's account.
+    pub(super) fn waits(&self, blocked: impl Fn(u32) -> Observed<f64>) -> Waits {
+        let mut crowds: BTreeMap<Place, Crowd> = BTreeMap::new();
+        let mut unknown = None;
+        for (tid, places) in &self.found {
+            let blocked = match blocked(*tid) {
+                Observed::Known(blocked) => blocked,
+                Observed::Unknown(reason) => {
+                    unknown.get_or_insert(reason);
+                    0.0
+                }
+            };
+            add(&mut crowds, places, blocked);
+        }
+        let all: u32 = crowds.values().map(|crowd| crowd.times).sum();
+        let mut groups: Vec<(u32, WaitGroup)> = crowds
             .iter()
-            .map(|(place, found)| (found.times, self.group(place, found, all)))
+            .map(|(place, crowd)| (crowd.times, self.group(place, crowd, all, unknown.as_ref())))
             .collect();
         groups.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
         Waits {
@@ -208,15 +220,18 @@ impl<'c, 's> Sampler<'c, 's> {
         }
     }
 
-    fn group(&self, place: &Place, found: &Found, all: u32) -> WaitGroup {
+    fn group(&self, place: &Place, crowd: &Crowd, all: u32, unknown: Option<&Reason>) -> WaitGroup {
         let letter = u8::try_from(place.state).unwrap_or(b'?');
+        let blocked = Percent::of(crowd.blocked, 1.0).unwrap_or_default();
         WaitGroup {
             kind: place.kind,
             state: State::from_letter(letter),
             channel: self.name(&place.channel, Feature::WaitChannel),
             syscall: self.name(&place.syscall, Feature::SyscallFile),
-            threads: count(found.tids.len()),
-            share_pct: Percent::of(f64::from(found.times), f64::from(all)).unwrap_or_default(),
+            threads: crowd.threads,
+            share_pct: Percent::of(f64::from(crowd.times), f64::from(all)).unwrap_or_default(),
+            blocked_pct: unknown
+                .map_or(Observed::Known(blocked), |reason| Observed::Unknown(reason.clone())),
         }
     }
 
@@ -232,6 +247,42 @@ impl<'c, 's> Sampler<'c, 's> {
     }
 }
 
+/// Adds one thread's places to those of all, and shares out the time that it was blocked among
+/// the places in which it was found waiting.
+fn add(crowds: &mut BTreeMap<Place, Crowd>, places: &BTreeMap<Place, u32>, blocked: f64) {
+    let waiting = |place: &Place| place.kind != WaitKind::Running;
+    let times_waiting: u32 =
+        places.iter().filter(|(place, _)| waiting(place)).map(|(_, times)| times).sum();
+    for (place, times) in places {
+        let crowd = crowds.entry(place.clone()).or_default();
+        crowd.times += times;
+        crowd.threads += 1;
+        if waiting(place) {
+            crowd.blocked += blocked * f64::from(*times) / f64::from(times_waiting);
+        }
+    }
+    // A thread that is never caught waiting may just run; a hundredth is the account's own noise.
+    const WORTH_NAMING: f64 = 0.01;
+    if times_waiting == 0 && blocked >= WORTH_NAMING {
+        let crowd = crowds.entry(Place::unseen()).or_default();
+        crowd.threads += 1;
+        crowd.blocked += blocked;
+    }
+}
+
+impl Place {
+    /// Where a thread was that is never caught waiting, while the scheduler says that it was
+    /// blocked.
+    fn unseen() -> Self {
+        Self {
+            kind: WaitKind::TooShortToSee,
+            state: State::Other.letter(),
+            channel: Err(Unreadable::Nothing),
+            syscall: Err(Unreadable::Nothing),
+        }
+    }
+}
+
 fn name_of(line: SyscallLine) -> Option<HostText> {
     match line {
         SyscallLine::In(call) => Some(HostText::new(call.number.name().as_bytes())),
@@ -241,4 +292,32 @@ fn name_of(line: SyscallLine) -> Option<HostText> {
 
 fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(kind: WaitKind) -> Place {
+        Place { kind, ..Place::unseen() }
+    }
+
+    #[test]
+    fn the_account_says_how_long_and_the_samples_say_where() {
+        let mut crowds = BTreeMap::new();
+        // Found running nine times and in storage once: the account knows better how long.
+        let caught = BTreeMap::from([(place(WaitKind::Running), 9), (place(WaitKind::Storage), 1)]);
+        add(&mut crowds, &caught, 0.73);
+        // Never caught, and blocked all the same.
+        let never = BTreeMap::from([(place(WaitKind::Running), 10)]);
+        add(&mut crowds, &never, 0.4);
+        // Really running.
+        add(&mut crowds, &never, 0.001);
+        let blocked = |kind| crowds.get(&place(kind)).map(|crowd| crowd.blocked);
+        assert_eq!(blocked(WaitKind::Storage), Some(0.73));
+        assert_eq!(blocked(WaitKind::TooShortToSee), Some(0.4));
+        assert_eq!(blocked(WaitKind::Running), Some(0.0));
+        let running = crowds.get(&place(WaitKind::Running)).unwrap();
+        assert_eq!((running.times, running.threads), (29, 3));
+    }
 }

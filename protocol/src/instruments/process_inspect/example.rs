@@ -34,6 +34,7 @@ pub(super) fn report() -> Report {
                 syscall: Observed::Known(HostText::new(b"fsync")),
                 threads: 1,
                 share_pct: percent(91.7),
+                blocked_pct: Observed::Known(percent(73.0)),
             }],
         },
         threads: vec![ThreadRow {

@@ -149,8 +149,10 @@ fn waits(report: &Report) -> Table {
         "found in, {} looks at {} of {} threads",
         waits.samples, waits.threads_sampled, waits.threads_total
     );
-    let mut table =
-        Table::with_columns(title, &["%", "THREADS", "<S", "<WAITS FOR", "<SYSCALL", "<CHANNEL"]);
+    let mut table = Table::with_columns(
+        title,
+        &["%LOOKS", "%BLOCKED", "THREADS", "<S", "<WAITS FOR", "<SYSCALL", "<CHANNEL"],
+    );
     table.rows.extend(waits.groups.iter().map(wait_row));
     table
 }
@@ -158,9 +160,10 @@ fn waits(report: &Report) -> Table {
 fn wait_row(group: &WaitGroup) -> Vec<String> {
     vec![
         percent(group.share_pct),
+        share(&group.blocked_pct),
         group.threads.to_string(),
         group.state.letter().to_string(),
-        format!("{:?}", group.kind).to_lowercase(),
+        group.kind.words().to_owned(),
         or_unknown(&group.syscall, ToString::to_string),
         or_unknown(&group.channel, ToString::to_string),
     ]
@@ -178,7 +181,7 @@ fn threads(rows: &[ThreadRow]) -> Table {
             share(&row.running_pct),
             share(&row.run_delay_pct),
             speed(&row.switches_per_s),
-            format!("{:?}", row.mostly).to_lowercase(),
+            row.mostly.words().to_owned(),
             row.name.to_string(),
         ]);
     }

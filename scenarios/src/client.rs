@@ -1,0 +1,194 @@
+//! An MCP client on `sysmcp serve`, small enough to misbehave on purpose.
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    time::{Duration, Instant},
+};
+
+/// A client with a server of its own.
+#[derive(Debug)]
+pub struct Client {
+    server: Child,
+    stdin: Option<ChildStdin>,
+    messages: Receiver<Value>,
+    next_id: u64,
+}
+
+impl Client {
+    /// Starts `sysmcp … serve` and shakes hands.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started or does not answer.
+    pub fn start(command: Command) -> Result<Self> {
+        let mut client = Self::start_silent(command)?;
+        let parameters = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": {"name": "scenario", "version": "1"},
+        });
+        client.request("initialize", &parameters, Duration::from_secs(10))?;
+        client.notify("notifications/initialized", &json!({}))?;
+        Ok(client)
+    }
+
+    /// Starts `sysmcp … serve` and says nothing.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn start_silent(mut command: Command) -> Result<Self> {
+        let mut server = command
+            .arg("serve")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("could not run sysmcp; `cargo xtask test` builds it")?;
+        let stdin = server.stdin.take();
+        let stdout = server.stdout.take().context("the server has no stdout")?;
+        let (sender, messages) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(std::result::Result::ok) {
+                let message = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { server, stdin, messages, next_id: 1 })
+    }
+
+    /// The server's pid.
+    pub fn pid(&self) -> u32 {
+        self.server.id()
+    }
+
+    /// Sends raw bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the server has closed its stdin.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        let stdin = self.stdin.as_mut().context("stdin was closed")?;
+        stdin.write_all(bytes)?;
+        stdin.flush()?;
+        Ok(())
+    }
+
+    fn send(&mut self, message: &Value) -> Result<()> {
+        self.send_bytes(format!("{message}\n").as_bytes())
+    }
+
+    /// Sends a notification.
+    ///
+    /// # Errors
+    ///
+    /// When the server has closed its stdin.
+    pub fn notify(&mut self, method: &str, parameters: &Value) -> Result<()> {
+        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": parameters}))
+    }
+
+    /// Sends a request and does not wait. Returns its id.
+    ///
+    /// # Errors
+    ///
+    /// When the server has closed its stdin.
+    pub fn ask(&mut self, method: &str, parameters: &Value) -> Result<u64> {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": parameters}))?;
+        Ok(id)
+    }
+
+    /// Sends a request and waits for its result.
+    ///
+    /// # Errors
+    ///
+    /// When there is none in time, or the result is an error of the protocol.
+    pub fn request(
+        &mut self,
+        method: &str,
+        parameters: &Value,
+        patience: Duration,
+    ) -> Result<Value> {
+        let id = self.ask(method, parameters)?;
+        let reply = self.reply(id, patience)?.context("no reply in time")?;
+        match reply.get("result") {
+            Some(result) => Ok(result.clone()),
+            None => bail!("an error instead of a result: {reply}"),
+        }
+    }
+
+    /// Waits for the reply to a request; `None` when there is none in time.
+    ///
+    /// # Errors
+    ///
+    /// When the server has closed its stdout.
+    pub fn reply(&mut self, id: u64, patience: Duration) -> Result<Option<Value>> {
+        self.wait_for(patience, |message| message.get("id") == Some(&json!(id)))
+    }
+
+    /// Waits for a message that is looked for; others are dropped. `None` when the time is up.
+    ///
+    /// # Errors
+    ///
+    /// When the server has closed its stdout.
+    pub fn wait_for(
+        &mut self,
+        patience: Duration,
+        is_it: impl Fn(&Value) -> bool,
+    ) -> Result<Option<Value>> {
+        let until = Instant::now() + patience;
+        loop {
+            match self.messages.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(message) if is_it(&message) => return Ok(Some(message)),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => bail!("the server closed its stdout"),
+            }
+        }
+    }
+
+    /// Calls a tool and waits for its result.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::request`].
+    pub fn call(&mut self, tool: &str, arguments: &Value, patience: Duration) -> Result<Value> {
+        self.request("tools/call", &json!({"name": tool, "arguments": arguments}), patience)
+    }
+
+    /// Closes the server's stdin, as a client that goes away does.
+    pub fn close(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Waits for the server to end. `None` when it does not in time.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be waited for.
+    pub fn ended(&mut self, patience: Duration) -> Result<Option<(ExitStatus, Duration)>> {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.server.try_wait()? {
+                return Ok(Some((status, started.elapsed())));
+            }
+            if started.elapsed() > patience {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}

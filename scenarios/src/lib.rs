@@ -1,0 +1,14 @@
+//! Services with a known fault, and a private SSH server to reach them through.
+//!
+//! Every fault is one file: what the service does wrong, and what sysmcp must and must not say
+//! about it. The tests in this crate start a service, look at it through a real, pushed agent over
+//! a real sshd, and compare. The demonstration shows one of them.
+
+pub mod client;
+pub mod faults;
+pub mod load;
+pub mod relay;
+pub mod second_way;
+pub mod service;
+pub mod sshd;
+pub mod sysmcp;

@@ -1,0 +1,129 @@
+//! A second way in: a plain ssh that looks, with the target's own tools, for what a session of
+//! sysmcp has there: processes, and files with a name.
+
+use crate::sshd::Sshd;
+use anyhow::{Context as _, Result};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// A process as the second way sees it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seen {
+    /// Its pid.
+    pub pid: u32,
+    /// Its parent.
+    pub parent: u32,
+    /// Its start, as `ps` prints it: with the pid it names this process and no later one.
+    pub started: String,
+    /// Its name and arguments.
+    pub command: String,
+}
+
+/// Folders in which a session may put its file; the same that the start-up script tries.
+const PLACES: &str = "\"$XDG_RUNTIME_DIR\" /dev/shm /tmp /var/tmp \"$HOME\" /run";
+
+/// Lists all processes.
+///
+/// # Errors
+///
+/// When the target does not answer.
+pub fn processes(sshd: &Sshd) -> Result<Vec<Seen>> {
+    let list = run(sshd, "ps -e -o pid=,ppid=,lstart=,args=")?;
+    Ok(list.lines().filter_map(seen).collect())
+}
+
+fn seen(line: &str) -> Option<Seen> {
+    let mut words = line.split_whitespace();
+    let pid = words.next()?.parse().ok()?;
+    let parent = words.next()?.parse().ok()?;
+    let started = words.by_ref().take(5).collect::<Vec<_>>().join(" ");
+    Some(Seen { pid, parent, started, command: words.collect::<Vec<_>>().join(" ") })
+}
+
+/// Lists files and folders of sessions that have a name.
+///
+/// # Errors
+///
+/// When the target does not answer.
+pub fn files(sshd: &Sshd) -> Result<Vec<String>> {
+    let script = format!(
+        "for p in {PLACES}; do for f in \"$p\"/.sysmcp-*; do test -e \"$f\" && echo \"$f\"; done; \
+         done; true"
+    );
+    Ok(run(sshd, &script)?.lines().map(str::to_owned).collect())
+}
+
+/// A session's processes: the agent's own two, and everything below them.
+///
+/// # Errors
+///
+/// When the target does not answer.
+pub fn session(sshd: &Sshd) -> Result<Vec<Seen>> {
+    let all = processes(sshd)?;
+    let by_pid: BTreeMap<u32, &Seen> = all.iter().map(|seen| (seen.pid, seen)).collect();
+    let is_agent = |seen: &Seen| seen.command.contains("/proc/self/fd/4 serve ");
+    let belongs = |seen: &Seen| {
+        let mut at = Some(seen);
+        for _ in 0..all.len() {
+            match at {
+                Some(found) if is_agent(found) => return true,
+                Some(found) => at = by_pid.get(&found.parent).copied(),
+                None => return false,
+            }
+        }
+        false
+    };
+    Ok(all.iter().filter(|seen| belongs(seen)).cloned().collect())
+}
+
+/// What is left of processes that were seen before, and of files.
+///
+/// # Errors
+///
+/// When the target does not answer.
+pub fn left(sshd: &Sshd, before: &[Seen]) -> Result<Vec<String>> {
+    let now = processes(sshd)?;
+    // A zombie has ended; whoever started it has not looked yet.
+    let survives = |seen: &&Seen| {
+        now.iter().any(|other| {
+            other.pid == seen.pid
+                && other.started == seen.started
+                && !other.command.contains("<defunct>")
+        })
+    };
+    let mut left: Vec<String> = before
+        .iter()
+        .filter(survives)
+        .map(|seen| format!("process {} {}", seen.pid, seen.command))
+        .collect();
+    left.extend(files(sshd)?.into_iter().map(|file| format!("file {file}")));
+    Ok(left)
+}
+
+/// Waits until nothing is left. Returns what still is when the patience ends.
+///
+/// # Errors
+///
+/// When the target does not answer.
+pub fn left_after(sshd: &Sshd, before: &[Seen], patience: Duration) -> Result<Vec<String>> {
+    let started = Instant::now();
+    loop {
+        let found = left(sshd, before)?;
+        if found.is_empty() || started.elapsed() > patience {
+            return Ok(found);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn run(sshd: &Sshd, script: &str) -> Result<String> {
+    let output = sshd.ssh().arg(script).output().context("could not run ssh")?;
+    anyhow::ensure!(
+        output.status.success(),
+        "the second way in failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

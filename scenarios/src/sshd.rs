@@ -1,0 +1,188 @@
+//! A private sshd on loopback: keys of its own, no port that anybody else knows, gone when dropped.
+
+use anyhow::{Context as _, Result, bail};
+use std::{
+    fs,
+    net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A running sshd, and what a client needs to log in.
+#[derive(Debug)]
+pub struct Sshd {
+    folder: tempfile::TempDir,
+    server: Child,
+    /// Where it listens, on 127.0.0.1.
+    pub port: u16,
+}
+
+/// How a server differs from the usual one.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Further lines for `sshd_config`.
+    pub server: Vec<String>,
+    /// A passphrase for the client's key.
+    pub passphrase: Option<String>,
+}
+
+/// Where Debian, and most others, keep it: not in an ordinary user's PATH.
+const SSHD: [&str; 2] = ["/usr/sbin/sshd", "/usr/local/sbin/sshd"];
+
+impl Sshd {
+    /// Starts one.
+    ///
+    /// # Errors
+    ///
+    /// When there is no sshd on this machine, or it does not come up.
+    pub fn start(settings: &Settings) -> Result<Self> {
+        let program = SSHD
+            .into_iter()
+            .find(|path| Path::new(path).exists())
+            .context("there is no sshd on this machine; install openssh-server")?;
+        let folder = tempfile::tempdir()?;
+        let at = |name: &str| folder.path().join(name);
+        make_key(&at("host"), "")?;
+        make_key(&at("id"), settings.passphrase.as_deref().unwrap_or_default())?;
+        fs::copy(at("id.pub"), at("authorized_keys"))?;
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        fs::write(at("sshd_config"), server_config(folder.path(), port, &settings.server))?;
+        if rustix::process::geteuid().is_root() {
+            // Root's sshd separates privileges, and wants this folder for it.
+            fs::create_dir_all("/run/sshd")?;
+        }
+        let log = fs::File::create(at("log"))?;
+        let server = Command::new(program)
+            .args(["-D", "-e", "-f"])
+            .arg(at("sshd_config"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .context("could not start sshd")?;
+        let mut sshd = Self { folder, server, port };
+        sshd.wait_until_up()?;
+        sshd.write_client_config(&[])?;
+        Ok(sshd)
+    }
+
+    fn wait_until_up(&mut self) -> Result<()> {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs(20) {
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return Ok(());
+            }
+            if let Some(status) = self.server.try_wait()? {
+                bail!("sshd ended at once ({status}): {}", self.log());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        bail!("sshd did not come up: {}", self.log())
+    }
+
+    /// Writes the client's configuration, with further lines for this host.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written.
+    pub fn write_client_config(&self, lines: &[String]) -> Result<()> {
+        let host_key = fs::read_to_string(self.file("host.pub"))?;
+        let known = format!("[127.0.0.1]:{} {host_key}", self.port);
+        if !self.file("known_hosts").exists() {
+            fs::write(self.file("known_hosts"), known)?;
+        }
+        let mut config = format!(
+            "Host 127.0.0.1\n  IdentityFile {}\n  IdentitiesOnly yes\n  IdentityAgent none\n  \
+             UserKnownHostsFile {}\n  GlobalKnownHostsFile /dev/null\n",
+            self.file("id").display(),
+            self.file("known_hosts").display()
+        );
+        for line in lines {
+            config.push_str(&format!("  {line}\n"));
+        }
+        fs::write(self.file("ssh_config"), config)?;
+        Ok(())
+    }
+
+    /// A file of the server or its client.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The client's configuration.
+    pub fn client_config(&self) -> PathBuf {
+        self.file("ssh_config")
+    }
+
+    /// The target, as sysmcp takes it.
+    pub fn target(&self) -> String {
+        format!("ssh:{}@127.0.0.1:{}", user_name(), self.port)
+    }
+
+    /// What the server has logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.file("log")).unwrap_or_default()
+    }
+
+    /// The server's own pid; its sessions are its children.
+    pub fn pid(&self) -> u32 {
+        self.server.id()
+    }
+
+    /// A plain ssh to it, for a look past sysmcp.
+    pub fn ssh(&self) -> Command {
+        let mut ssh = Command::new("ssh");
+        ssh.arg("-F")
+            .arg(self.client_config())
+            .args(["-oBatchMode=yes", "-p", &self.port.to_string()])
+            .arg(format!("{}@127.0.0.1", user_name()));
+        ssh.stdin(Stdio::null());
+        ssh
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// The user this runs as.
+pub fn user_name() -> String {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let line = passwd.lines().find(|line| line.split(':').nth(2) == Some(&uid));
+    line.and_then(|line| line.split(':').next()).unwrap_or("root").to_owned()
+}
+
+fn make_key(path: &Path, passphrase: &str) -> Result<()> {
+    let status = Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", passphrase, "-C", "scenario", "-f"])
+        .arg(path)
+        .stdin(Stdio::null())
+        .status()
+        .context("could not run ssh-keygen; install openssh-client")?;
+    if !status.success() {
+        bail!("ssh-keygen failed: {status}");
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(())
+}
+
+fn server_config(folder: &Path, port: u16, further: &[String]) -> String {
+    let at = |name: &str| folder.join(name).display().to_string();
+    let mut config = format!(
+        "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\n\
+         UsePAM no\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+         PermitRootLogin prohibit-password\nPrintMotd no\nMaxStartups 100\n",
+        at("host"),
+        at("authorized_keys")
+    );
+    // The first line of a keyword counts, so what differs comes first.
+    let further: String = further.iter().map(|line| format!("{line}\n")).collect();
+    config.insert_str(0, &further);
+    config
+}

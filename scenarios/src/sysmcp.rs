@@ -1,0 +1,121 @@
+//! Driving the built `sysmcp`, as a person or a client would.
+
+use crate::sshd::Sshd;
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use std::{
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+/// A program that was built beside the one that runs.
+pub fn built(name: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    // A test runs from `deps`, below the folder with the programs.
+    own.ancestors()
+        .skip(1)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| PathBuf::from(name))
+}
+
+/// A way to run sysmcp against one target, with an audit log of its own.
+#[derive(Debug)]
+pub struct Sysmcp {
+    target: String,
+    ssh_config: Option<PathBuf>,
+    folder: tempfile::TempDir,
+    arguments: Vec<String>,
+}
+
+impl Sysmcp {
+    /// For the machine this runs on.
+    ///
+    /// # Errors
+    ///
+    /// When no folder can be made for its audit log.
+    pub fn local() -> Result<Self> {
+        Self::new("local".to_owned(), None)
+    }
+
+    /// Through a private sshd.
+    ///
+    /// # Errors
+    ///
+    /// When no folder can be made for its audit log.
+    pub fn over(sshd: &Sshd) -> Result<Self> {
+        Self::new(sshd.target(), Some(sshd.client_config()))
+    }
+
+    fn new(target: String, ssh_config: Option<PathBuf>) -> Result<Self> {
+        Ok(Self { target, ssh_config, folder: tempfile::tempdir()?, arguments: Vec::new() })
+    }
+
+    /// With further arguments in front of the command.
+    #[must_use]
+    pub fn with(mut self, arguments: &[&str]) -> Self {
+        self.arguments.extend(arguments.iter().map(ToString::to_string));
+        self
+    }
+
+    /// With another configuration for ssh.
+    #[must_use]
+    pub fn with_ssh_config(mut self, config: PathBuf) -> Self {
+        self.ssh_config = Some(config);
+        self
+    }
+
+    /// With agents that misbehave on request.
+    #[must_use]
+    pub fn with_faulty_agents(self) -> Self {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/faulty-agents");
+        let folder = folder.display().to_string();
+        self.with(&["--agents", &folder, "--toolsets", "diagnose,selftest"])
+    }
+
+    /// With another target.
+    #[must_use]
+    pub fn at(mut self, target: &str) -> Self {
+        target.clone_into(&mut self.target);
+        self
+    }
+
+    /// Its audit log.
+    pub fn audit_log(&self) -> PathBuf {
+        self.folder.path().join("audit.jsonl")
+    }
+
+    /// The command, up to and without the subcommand.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(built("sysmcp"));
+        command.arg("--target").arg(&self.target).arg("--audit-log").arg(self.audit_log());
+        if let Some(config) = &self.ssh_config {
+            command.arg("--ssh-config").arg(config);
+        }
+        command.args(&self.arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// Calls a tool and waits.
+    ///
+    /// # Errors
+    ///
+    /// When sysmcp cannot be started.
+    pub fn call(&self, tool: &str, parameters: &Value) -> Result<Output> {
+        let mut command = self.command();
+        command.args(["call", tool, "--json", "--params", &parameters.to_string()]);
+        command.output().context("could not run sysmcp; `cargo xtask test` builds it")
+    }
+
+    /// Calls a tool and reads its answer.
+    ///
+    /// # Errors
+    ///
+    /// When there is none; the error says what sysmcp said.
+    pub fn answer(&self, tool: &str, parameters: &Value) -> Result<Value> {
+        let output = self.call(tool, parameters)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("no answer from {tool}: {}: {said}", output.status))
+    }
+}

@@ -1,0 +1,333 @@
+//! Every way a session can end, over a real sshd, and what is left of it on the target.
+//!
+//! Before each end, a child is planted in the agent, and a second way in (a plain ssh with `ps`)
+//! has to see the supervisor, the worker and the child alive. After it, the same second way has to
+//! see none of them, and no file with a name.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use scenarios::{
+    client::Client,
+    second_way::{self, Seen},
+    service::program,
+    sshd::{Settings, Sshd},
+    sysmcp::Sysmcp,
+};
+use serde_json::json;
+use std::{
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// After which nothing may be left. The slowest end is a cut network: the agent's own silence
+/// limit, 3 s here, and the time to notice.
+const PATIENCE: Duration = Duration::from_secs(12);
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+/// A session under test: a target, a way past sysmcp, and how to run sysmcp.
+struct Bench {
+    sshd: Sshd,
+    sysmcp: Sysmcp,
+    cut: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let sshd = Sshd::start(&Settings::default()).unwrap();
+        let sysmcp = Sysmcp::over(&sshd).unwrap().with_faulty_agents();
+        let cut = sshd.file("cut");
+        Self { sshd, sysmcp, cut }
+    }
+
+    /// With a link of our own in between, that can be slow and can be cut.
+    fn with_link(self, rate: Option<u64>) -> Self {
+        let rate = rate.map(|rate| format!(" --rate {rate}")).unwrap_or_default();
+        let (relay, port, cut) = (program(), self.sshd.port, self.cut.display());
+        let proxy = format!("ProxyCommand {} relay {port}{rate} --cut {cut}", relay.display());
+        // The way past sysmcp goes past the link too.
+        let config = self.sshd.file("linked_config");
+        let plain = std::fs::read_to_string(self.sshd.client_config()).unwrap();
+        std::fs::write(&config, format!("{plain}  {proxy}\n")).unwrap();
+        let sysmcp = self.sysmcp.with_ssh_config(config);
+        Self { sysmcp, ..self }
+    }
+
+    /// A client whose session has a planted child, and what the second way sees of it.
+    fn client(&self, fault: &str) -> (Client, Vec<Seen>) {
+        let mut client = Client::start(self.sysmcp.command()).unwrap();
+        let arguments = json!({"count": 1, "fault": fault});
+        client.call("self_test", &arguments, 30 * SECOND).unwrap();
+        let seen = self.alive(3);
+        assert!(seen.iter().any(|seen| seen.command.starts_with("sleep 3600")), "{seen:#?}");
+        (client, seen)
+    }
+
+    /// What the second way sees of the session; at least so many processes.
+    fn alive(&self, at_least: usize) -> Vec<Seen> {
+        let started = Instant::now();
+        loop {
+            let seen = second_way::session(&self.sshd).unwrap();
+            if seen.len() >= at_least {
+                return seen;
+            }
+            assert!(started.elapsed() < PATIENCE, "the second way sees only {seen:#?}");
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Asserts that nothing of a session is left.
+    fn assert_clean(&self, before: &[Seen], row: &str) {
+        let left = second_way::left_after(&self.sshd, before, PATIENCE).unwrap();
+        assert!(left.is_empty(), "{row}: left on the target: {left:#?}");
+        let agents = second_way::session(&self.sshd).unwrap();
+        assert!(agents.is_empty(), "{row}: an agent is left: {agents:#?}");
+    }
+
+    /// Starts a long call in the background, in a process group of its own.
+    fn long_call(&self) -> Child {
+        use std::os::unix::process::CommandExt as _;
+        let parameters = json!({"count": 60, "interval_ms": 1000, "fault": "plant_child"});
+        self.sysmcp
+            .command()
+            .args(["call", "self_test", "--params", &parameters.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap()
+    }
+}
+
+/// The agent's own two processes among those seen: the supervisor is the worker's parent.
+fn agent_pids(seen: &[Seen]) -> (u32, u32) {
+    let agents: Vec<&Seen> = seen.iter().filter(|seen| seen.command.contains(" serve ")).collect();
+    let worker = agents
+        .iter()
+        .find(|worker| agents.iter().any(|supervisor| supervisor.pid == worker.parent))
+        .unwrap_or_else(|| panic!("no pair of supervisor and worker: {seen:#?}"));
+    (worker.parent, worker.pid)
+}
+
+/// The sshd process that carries a session: an ancestor of the agent.
+fn session_process(sshd: &Sshd, supervisor: u32) -> u32 {
+    let all = second_way::processes(sshd).unwrap();
+    let parent_of = |pid| all.iter().find(|seen| seen.pid == pid).map(|seen| seen.parent).unwrap();
+    let mut pid = parent_of(supervisor);
+    let is_sshd = |pid| all.iter().any(|seen| seen.pid == pid && seen.command.starts_with("sshd"));
+    while !is_sshd(pid) {
+        pid = parent_of(pid);
+    }
+    pid
+}
+
+fn wait(child: &mut Child) -> i32 {
+    use std::os::unix::process::ExitStatusExt as _;
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code().unwrap_or_else(|| 128 + status.signal().unwrap());
+        }
+        assert!(started.elapsed() < 30 * SECOND, "sysmcp did not end");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn normal_exit() {
+    let bench = Bench::new();
+    let (mut client, seen) = bench.client("plant_child");
+    client.close();
+    let (status, _) = client.ended(20 * SECOND).unwrap().unwrap();
+    assert_eq!(status.code(), Some(0), "a session that ends in order ends with a receipt");
+    bench.assert_clean(&seen, "normal exit");
+    let audit = std::fs::read_to_string(bench.sysmcp.audit_log()).unwrap();
+    assert!(audit.contains("0 processes left") && audit.contains("ended 1 that it had"), "{audit}");
+}
+
+#[test]
+fn end_of_file_in_the_middle_of_a_call() {
+    let bench = Bench::new();
+    let (mut client, seen) = bench.client("plant_grandchild");
+    let arguments = json!({"count": 60, "interval_ms": 1000});
+    client.ask("tools/call", &json!({"name": "self_test", "arguments": arguments})).unwrap();
+    sleep(SECOND);
+    client.close();
+    let (status, took) = client.ended(20 * SECOND).unwrap().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(took < 5 * SECOND, "it took {took:?} to end");
+    bench.assert_clean(&seen, "end of file");
+}
+
+#[test]
+fn terminate_and_interrupt_during_a_call() {
+    for (name, what) in [("TERM", Signal::TERM), ("INT", Signal::INT), ("HUP", Signal::HUP)] {
+        let bench = Bench::new();
+        let mut call = bench.long_call();
+        let seen = bench.alive(3);
+        if what == Signal::INT {
+            // Ctrl-C at a terminal reaches the whole group: sysmcp, and the ssh that it runs.
+            let group = Pid::from_raw(i32::try_from(call.id()).unwrap()).unwrap();
+            rustix::process::kill_process_group(group, what).unwrap();
+        } else {
+            signal(call.id(), what);
+        }
+        assert_eq!(wait(&mut call), 130, "{name}");
+        bench.assert_clean(&seen, name);
+        let audit = std::fs::read_to_string(bench.sysmcp.audit_log()).unwrap();
+        assert!(audit.contains("\"clean\":true"), "{name}: no receipt: {audit}");
+        assert!(audit.contains("\"error\":\"cancelled\""), "{name}: {audit}");
+    }
+}
+
+#[test]
+fn kill_of_the_controller() {
+    let bench = Bench::new();
+    let mut call = bench.long_call();
+    let seen = bench.alive(3);
+    signal(call.id(), Signal::KILL);
+    assert_eq!(wait(&mut call), 137);
+    bench.assert_clean(&seen, "KILL of the controller");
+}
+
+#[test]
+fn interrupt_and_kill_during_the_push() {
+    for (name, what, code) in [("INT", Signal::INT, 130), ("KILL", Signal::KILL, 137)] {
+        let bench = Bench::new().with_link(Some(60_000));
+        let mut call = bench.long_call();
+        // The script is there, waiting for the agent, which takes about ten seconds.
+        let started = Instant::now();
+        let script = loop {
+            let all = second_way::processes(&bench.sshd).unwrap();
+            let of_script = |seen: &&Seen| seen.command.contains("sysmcp-; mark=");
+            let found: Vec<Seen> = all.iter().filter(of_script).cloned().collect();
+            let head = all.iter().find(|seen| seen.command.starts_with("head -c 5"));
+            if let Some(head) = head {
+                break found.into_iter().chain([head.clone()]).collect::<Vec<Seen>>();
+            }
+            assert!(started.elapsed() < 30 * SECOND, "the push never began");
+            sleep(Duration::from_millis(50));
+        };
+        let files = second_way::files(&bench.sshd).unwrap();
+        assert!(files.is_empty(), "files have a name during the push: {files:?}");
+        signal(call.id(), what);
+        assert_eq!(wait(&mut call), code, "{name} during the push");
+        bench.assert_clean(&script, name);
+    }
+}
+
+#[test]
+fn cancel_by_the_client() {
+    let bench = Bench::new();
+    let (mut client, seen) = bench.client("plant_child");
+    let arguments = json!({"count": 60, "interval_ms": 1000});
+    let call = json!({"name": "self_test", "arguments": arguments});
+    let id = client.ask("tools/call", &call).unwrap();
+    sleep(SECOND);
+    client.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
+    // The work stops on the target: the place that the call held there is free again.
+    let arguments = json!({"count": 1});
+    let started = Instant::now();
+    client.call("self_test", &arguments, 10 * SECOND).unwrap();
+    assert!(started.elapsed() < 3 * SECOND);
+    assert_eq!(client.reply(id, SECOND).unwrap(), None, "a withdrawn call was answered");
+    let audit = std::fs::read_to_string(bench.sysmcp.audit_log()).unwrap();
+    assert!(audit.contains("\"error\":\"cancelled\""), "{audit}");
+    client.close();
+    client.ended(20 * SECOND).unwrap().unwrap();
+    bench.assert_clean(&seen, "cancel");
+}
+
+#[test]
+fn kill_of_the_servers_session() {
+    let bench = Bench::new();
+    let (mut client, seen) = bench.client("plant_child");
+    let (supervisor, _) = agent_pids(&seen);
+    signal(session_process(&bench.sshd, supervisor), Signal::KILL);
+    bench.assert_clean(&seen, "KILL of the sshd session");
+    // The next call connects anew.
+    let answer = client.call("self_test", &json!({"count": 1}), 30 * SECOND).unwrap();
+    assert_eq!(answer.get("isError"), Some(&json!(false)), "{answer}");
+    let again = bench.alive(2);
+    client.close();
+    client.ended(20 * SECOND).unwrap().unwrap();
+    bench.assert_clean(&again, "the session after");
+}
+
+#[test]
+fn kill_of_the_worker_and_of_the_supervisor() {
+    let bench = Bench::new();
+    let (client, seen) = bench.client("plant_grandchild");
+    let (_, worker) = agent_pids(&seen);
+    signal(worker, Signal::KILL);
+    bench.assert_clean(&seen, "KILL of the worker");
+    drop(client);
+
+    // Of the supervisor: the worker goes with it. What the worker had started would stay, so
+    // nothing is planted here; `docs/safety.md` says so.
+    let mut client = Client::start(bench.sysmcp.command()).unwrap();
+    client.call("self_test", &json!({"count": 1}), 30 * SECOND).unwrap();
+    let seen = bench.alive(2);
+    let (supervisor, _) = agent_pids(&seen);
+    signal(supervisor, Signal::KILL);
+    bench.assert_clean(&seen, "KILL of the supervisor");
+}
+
+#[test]
+fn panic_of_the_agent() {
+    let bench = Bench::new();
+    let (mut client, seen) = bench.client("plant_child");
+    let answer = client.call("self_test", &json!({"fault": "panic"}), 30 * SECOND).unwrap();
+    assert_eq!(answer.get("isError"), Some(&json!(true)));
+    let text = answer.to_string();
+    assert!(text.contains("the connection to the target closed"), "{text}");
+    bench.assert_clean(&seen, "panic");
+}
+
+#[test]
+fn a_network_that_is_cut_without_a_word() {
+    let bench = Bench::new().with_link(None);
+    let bench = Bench { sysmcp: bench.sysmcp.with(&["--silence-limit", "3"]), ..bench };
+    let (mut client, seen) = bench.client("plant_child");
+    let id = client
+        .ask(
+            "tools/call",
+            &json!({"name": "self_test", "arguments": {"count": 60, "interval_ms": 1000}}),
+        )
+        .unwrap();
+    sleep(SECOND);
+    std::fs::write(&bench.cut, "").unwrap();
+    bench.assert_clean(&seen, "cut network");
+    let reply = client.reply(id, 10 * SECOND).unwrap().unwrap().to_string();
+    assert!(reply.contains("nothing came from the target for 3 s"), "{reply}");
+}
+
+/// The check itself: a survivor and a file must turn it red.
+#[test]
+fn a_survivor_is_seen() {
+    let sshd = Sshd::start(&Settings::default()).unwrap();
+    let mut survivor = Command::new("sleep").arg("3600").spawn().unwrap();
+    let before: Vec<Seen> = second_way::processes(&sshd)
+        .unwrap()
+        .into_iter()
+        .filter(|seen| seen.pid == survivor.id())
+        .collect();
+    assert_eq!(before.len(), 1);
+    let file = PathBuf::from("/dev/shm/.sysmcp-planted-by-a-test");
+    std::fs::write(&file, "").unwrap();
+    let left = second_way::left(&sshd, &before).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    survivor.kill().unwrap();
+    survivor.wait().unwrap();
+    assert!(left.iter().any(|line| line.contains("sleep 3600")), "{left:?}");
+    assert!(left.iter().any(|line| line.contains("planted-by-a-test")), "{left:?}");
+    assert!(second_way::left(&sshd, &before).unwrap().is_empty());
+}
