@@ -46,7 +46,7 @@ pub struct Common {
     /// Audit log [default: ~/.local/state/sysmcp/audit.jsonl, /var/log/sysmcp/audit.jsonl for root]
     #[arg(long, global = true, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
-    /// Seconds that connecting may take [default: 30]
+    /// Seconds that connecting may take [default: 60]
     #[arg(long, global = true, value_name = "SECONDS")]
     pub connect_timeout: Option<u64>,
     /// Seconds of silence after which agent and controller give each other up [default: 30]

@@ -216,7 +216,7 @@ fn complete(
             Some(path) => path,
             None => default_audit_log(environment, is_root)?,
         },
-        connect_timeout: seconds(settings.connect_timeout_s, 30, "connect_timeout_s", 1..=600)?,
+        connect_timeout: seconds(settings.connect_timeout_s, 60, "connect_timeout_s", 1..=600)?,
         silence_limit: seconds(settings.silence_limit_s, 30, "silence_limit_s", 3..=600)?,
         max_calls,
         ssh_config: settings.ssh_config,

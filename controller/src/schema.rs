@@ -46,6 +46,36 @@ pub fn with_property(
     schema
 }
 
+/// A schema of what is given, without what a validator does not need and a reader finds in the
+/// documentation: descriptions of nested fields, and lower limits of counts.
+pub fn short(schema: Map<String, Value>) -> Map<String, Value> {
+    const DESCRIBED_LEVELS: u32 = 1;
+    let mut schema = Value::Object(schema);
+    shorten(&mut schema, DESCRIBED_LEVELS);
+    schema.as_object_mut().map(std::mem::take).unwrap_or_default()
+}
+
+fn shorten(schema: &mut Value, described_levels: u32) {
+    let Value::Object(fields) = schema else { return };
+    fields.remove("minimum");
+    fields.remove("required");
+    if let Some(Value::Object(items)) = fields.get_mut("items") {
+        items.remove("description");
+    }
+    if let Some(items) = fields.get_mut("items") {
+        shorten(items, 0);
+    }
+    let properties = fields.get_mut("properties").and_then(Value::as_object_mut);
+    for (_, property) in properties.into_iter().flatten() {
+        if described_levels == 0
+            && let Some(property) = property.as_object_mut()
+        {
+            property.remove("description");
+        }
+        shorten(property, described_levels.saturating_sub(1));
+    }
+}
+
 fn make_portable(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

@@ -102,12 +102,18 @@ impl Entry {
         schema::with_properties((self.request_schema)(), &schema::of::<Limits>())
     }
 
-    /// What it gives: the report, what follows from it, and how it was measured.
-    pub fn output_schema(&self) -> Map<String, Value> {
+    /// What it gives, with every field described: for documentation.
+    pub fn described_output(&self) -> Map<String, Value> {
         let conclusion = schema::of::<Conclusion>();
         let with_conclusion = schema::with_properties((self.report_schema)(), &conclusion);
         let meta = schema::of::<json::MetaView>();
         schema::with_property(with_conclusion, "meta", Value::Object(meta))
+    }
+
+    /// What it gives, as clients get it: a list of tools costs a model tokens before the first
+    /// question.
+    pub fn output_schema(&self) -> Map<String, Value> {
+        schema::short(self.described_output())
     }
 }
 

@@ -26,6 +26,35 @@ pub struct Settings {
     pub server: Vec<String>,
     /// A passphrase for the client's key.
     pub passphrase: Option<String>,
+    /// What is wrong with the places where a session could put its file.
+    pub places: Places,
+}
+
+/// What is wrong with the places where a session could put its file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Places {
+    /// Nothing.
+    #[default]
+    Good,
+    /// Each is a file system of its own, and full. Needs root.
+    Full,
+    /// Each is a file system of its own, mounted `noexec`. Needs root.
+    NoExec,
+}
+
+impl Places {
+    /// Commands that bring it about in a mount namespace of the server's own, ending with `;`.
+    fn commands(self) -> String {
+        let (options, fill) = match self {
+            Self::Good => return String::new(),
+            Self::Full => ("size=64k", "; head -c 65536 /dev/zero > $place/filler 2>/dev/null"),
+            Self::NoExec => ("noexec", ""),
+        };
+        format!(
+            "for place in /dev/shm /tmp /var/tmp /run \"$HOME\"; do mount -t tmpfs -o {options} \
+             tmpfs \"$place\" || exit 1{fill}; done; mkdir -p /run/sshd 2>/dev/null; "
+        )
+    }
 }
 
 /// Where Debian, and most others, keep it: not in an ordinary user's PATH.
@@ -42,7 +71,10 @@ impl Sshd {
             .into_iter()
             .find(|path| Path::new(path).exists())
             .context("there is no sshd on this machine; install openssh-server")?;
-        let folder = tempfile::tempdir()?;
+        // Not below a place that the server may see otherwise.
+        let base = crate::sysmcp::built("sysmcp");
+        let base = base.parent().filter(|base| base.is_dir()).context("sysmcp is not built")?;
+        let folder = tempfile::tempdir_in(base)?;
         let at = |name: &str| folder.path().join(name);
         make_key(&at("host"), "")?;
         make_key(&at("id"), settings.passphrase.as_deref().unwrap_or_default())?;
@@ -54,7 +86,16 @@ impl Sshd {
             fs::create_dir_all("/run/sshd")?;
         }
         let log = fs::File::create(at("log"))?;
-        let server = Command::new(program)
+        let mut server = match settings.places.commands() {
+            commands if commands.is_empty() => Command::new(program),
+            commands => {
+                let mut unshare = Command::new("unshare");
+                unshare.args(["--mount", "sh", "-c", &format!("{commands}exec \"$@\""), "sh"]);
+                unshare.arg(program);
+                unshare
+            }
+        };
+        let server = server
             .args(["-D", "-e", "-f"])
             .arg(at("sshd_config"))
             .stdin(Stdio::null())

@@ -1,7 +1,7 @@
 //! Why a call has no answer.
 
 use crate::{audit::AuditError, exit, push::PushError, session::CallError, tools::BadArguments};
-use protocol::{error::AgentError, host_text::HostText};
+use protocol::{error::AgentError, host_text::HostText, redact};
 
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +67,8 @@ impl GateError {
     /// The error and the remedy as one text, short enough for every client.
     pub fn text(&self) -> String {
         const MOST_BYTES: usize = 2000;
-        let mut text = self.to_string();
+        // An error repeats the value that was wrong, and that may be anything.
+        let mut text = redact::text(&self.to_string()).0.into_owned();
         if let Some(remedy) = self.remedy() {
             text.push_str(". ");
             text.push_str(&remedy);

@@ -1,0 +1,201 @@
+//! The MCP front door, from a client that is well-behaved and from one that is not.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use scenarios::{client::Client, sysmcp::Sysmcp};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A target that never answers: what happens before a connection is needed happens anyway.
+fn unreachable() -> Sysmcp {
+    Sysmcp::local().unwrap().at("ssh:me@192.0.2.1")
+}
+
+#[test]
+fn it_shakes_hands_at_once_and_connects_later() {
+    let started = Instant::now();
+    let mut client = Client::start(unreachable().command()).unwrap();
+    let took = started.elapsed();
+    assert!(took < SECOND, "it took {took:?}");
+    let list = client.request("tools/list", &json!({}), SECOND).unwrap();
+    let tools = list["tools"].as_array().unwrap();
+    assert_eq!(tools.len(), 2, "{list}");
+    for tool in tools {
+        for hint in ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"] {
+            assert!(tool["annotations"][hint].is_boolean(), "{hint} of {tool}");
+        }
+        assert!(
+            tool["outputSchema"]["type"] == "object" && tool["inputSchema"]["type"] == "object"
+        );
+    }
+    assert!(list.to_string().len() < 20_000, "{} bytes", list.to_string().len());
+}
+
+#[test]
+fn structure_and_text_say_the_same() {
+    let mut client = Client::start(Sysmcp::local().unwrap().command()).unwrap();
+    let result = client.call("process_list", &json!({"window_ms": 200}), 20 * SECOND).unwrap();
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(text).unwrap(), result["structuredContent"]);
+}
+
+#[test]
+fn progress_grows_and_ends_with_the_answer() {
+    let mut client = Client::start(Sysmcp::local().unwrap().command()).unwrap();
+    let parameters = json!({
+        "name": "process_list", "arguments": {"window_ms": 1500}, "_meta": {"progressToken": "p"},
+    });
+    let id = client.ask("tools/call", &parameters).unwrap();
+    let mut last = 0.0;
+    let mut messages = Vec::new();
+    loop {
+        let message = client.wait_for(20 * SECOND, |_| true).unwrap().unwrap();
+        if message["id"] == json!(id) {
+            break;
+        }
+        let progress = message["params"]["progress"].as_f64().unwrap();
+        assert!(progress > last, "{message}");
+        last = progress;
+        messages.push(message["params"]["message"].as_str().unwrap().to_owned());
+    }
+    assert!(messages.iter().any(|message| message.contains("measuring: ")), "{messages:?}");
+    assert!(messages.iter().any(|message| message.contains("connected: ")), "{messages:?}");
+}
+
+#[test]
+fn what_is_wrong_is_an_error_a_model_can_act_on() {
+    let mut client = Client::start(Sysmcp::local().unwrap().command()).unwrap();
+    let cases = [
+        ("process_list", json!({"limit": 1000}), "limit is 1000: expected 1 to 200"),
+        ("process_list", json!({"limt": 3}), "unknown field `limt`, expected one of"),
+        ("process_inspect", json!({}), "missing field `pid`"),
+        ("process_inspect", json!({"pid": 4_000_000}), "call process_list"),
+        ("process_inspect", json!({"pid": 1, "start_ticks": 1}), "was reused"),
+        ("process_inspect", json!({"pid": 1, "window_ms": "long"}), "invalid type"),
+    ];
+    for (tool, arguments, want) in cases {
+        let result = client.call(tool, &arguments, 20 * SECOND).unwrap();
+        assert_eq!(result["isError"], true, "{tool} {arguments}");
+        assert!(result.get("structuredContent").is_none());
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains(want), "{tool} {arguments}: {text}");
+    }
+    let id = client.ask("tools/call", &json!({"name": "bash_execute", "arguments": {}})).unwrap();
+    let reply = client.reply(id, 5 * SECOND).unwrap().unwrap();
+    assert_eq!(reply["error"]["code"], -32602, "{reply}");
+    assert!(reply["error"]["message"].as_str().unwrap().contains("process_list"));
+}
+
+#[test]
+fn a_thread_is_not_taken_for_a_process() {
+    let own = std::process::id();
+    let other = std::thread::spawn(|| {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        std::thread::sleep(5 * SECOND);
+        tid
+    });
+    let tid = std::fs::read_dir(format!("/proc/{own}/task"))
+        .unwrap()
+        .filter_map(|task| task.unwrap().file_name().to_string_lossy().parse::<u32>().ok())
+        .find(|tid| *tid != own)
+        .unwrap();
+    let mut client = Client::start(Sysmcp::local().unwrap().command()).unwrap();
+    let result = client.call("process_inspect", &json!({"pid": tid}), 20 * SECOND).unwrap();
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains(&format!("this is a thread of process {own}")), "{text}");
+    other.join().unwrap();
+}
+
+#[test]
+fn it_ends_within_a_tenth_of_a_second_when_no_target_is_connected() {
+    let mut client = Client::start(unreachable().command()).unwrap();
+    client.close();
+    let (status, took) = client.ended(5 * SECOND).unwrap().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(took < SECOND / 10, "it took {took:?}");
+    // Also before the hands were shaken.
+    let mut client = Client::start_silent(unreachable().command()).unwrap();
+    client.close();
+    let (status, _) = client.ended(5 * SECOND).unwrap().unwrap();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn it_ends_while_it_still_connects() {
+    let mut client = Client::start(unreachable().command()).unwrap();
+    client.ask("tools/call", &json!({"name": "process_list", "arguments": {}})).unwrap();
+    std::thread::sleep(SECOND / 2);
+    client.close();
+    let (status, took) = client.ended(10 * SECOND).unwrap().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(took < SECOND, "it took {took:?}");
+}
+
+#[test]
+fn garbage_is_survived() {
+    let mut client = Client::start(unreachable().command()).unwrap();
+    let garbage: [&[u8]; 6] = [
+        b"\x00\xff\xfe garbage\n",
+        b"{\"jsonrpc\":\"2.0\",\n",
+        b"[]\n",
+        b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":7}\n",
+        b"{\"jsonrpc\":\"2.0\",\"id\":77,\"method\":\"tools/call\",\"params\":[1]}\n",
+        b"\n\n\n",
+    ];
+    for bytes in garbage {
+        client.send_bytes(bytes).unwrap();
+    }
+    let nested = format!("{}{}\n", "[".repeat(100_000), "]".repeat(100_000));
+    client.send_bytes(nested.as_bytes()).unwrap();
+    let list = client.request("tools/list", &json!({}), 5 * SECOND).unwrap();
+    assert_eq!(list["tools"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_line_of_a_hundred_megabytes_is_survived() {
+    let mut client = Client::start(unreachable().command()).unwrap();
+    let piece = vec![b'x'; 1 << 20];
+    let mut refused = false;
+    for _ in 0..100 {
+        // A server that closes is an answer too, as long as it ends in order.
+        if client.send_bytes(&piece).is_err() {
+            refused = true;
+            break;
+        }
+    }
+    let pid = client.pid();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak_kib: u64 = peak
+        .and_then(|line| line.split_whitespace().next())
+        .and_then(|kib| kib.parse().ok())
+        .unwrap_or_default();
+    println!("peak memory {peak_kib} KiB, closed: {refused}");
+    assert!(peak_kib < 64 << 10, "{peak_kib} KiB for one line");
+    if !refused {
+        client.send_bytes(b"\n").unwrap();
+        let list = client.request("tools/list", &json!({}), 10 * SECOND).unwrap();
+        assert_eq!(list["tools"].as_array().unwrap().len(), 2);
+    }
+    client.close();
+    let (status, _) = client.ended(5 * SECOND).unwrap().unwrap();
+    assert!(status.code().is_some(), "it did not end in order: {status}");
+}
+
+#[test]
+fn both_eras_of_the_protocol_are_spoken() {
+    let mut client = Client::start_silent(unreachable().command()).unwrap();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "scenario", "version": "1"},
+    });
+    let discovered =
+        client.request("server/discover", &json!({"_meta": meta}), 5 * SECOND).unwrap();
+    assert!(discovered.to_string().contains("2026-07-28"), "{discovered}");
+    let list = client.request("tools/list", &json!({"_meta": meta}), 5 * SECOND).unwrap();
+    assert_eq!(list["tools"].as_array().unwrap().len(), 2);
+    assert_eq!(list["cacheScope"], "private");
+}
