@@ -1,6 +1,9 @@
 //! The command line.
 
-use crate::{config::Settings, exit};
+use crate::{
+    config::{self, Settings},
+    exit,
+};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -139,9 +142,12 @@ fn after_help() -> String {
          sysmcp --target ssh:deploy@web-1 call process_list --params '{\"sort\":\"rss\"}'\n  \
          sysmcp --target ssh:deploy@web-1 call process_inspect --params '{\"pid\":4711}' --json\n  \
          sysmcp --target ssh:deploy@web-1 serve\n\n\
-         A flag beats a SYSMCP_ variable, a variable beats the configuration file.\n\n\
-         Exit codes:\n",
+         A flag beats a variable, a variable beats the configuration file.\n\nVariables:\n",
     );
+    for (name, meaning) in config::VARIABLES {
+        text.push_str(&format!("  {name:<25} {meaning}\n"));
+    }
+    text.push_str("\nExit codes:\n");
     for (code, name, meaning) in exit::ALL {
         text.push_str(&format!("  {code:>3}  {name:<14} {meaning}\n"));
     }

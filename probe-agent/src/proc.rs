@@ -128,6 +128,17 @@ impl Root {
         Ok(buffer.get(..length).unwrap_or_default())
     }
 
+    /// Opens a file of `/proc` to be read again and again. The kernel makes its content anew for
+    /// each read from the start, for less than half of what opening costs too.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered.
+    pub fn keep_proc(&self, path: &str) -> Result<KeptFile, ReadError> {
+        let file = rustix::fs::openat(&self.proc, path, READ_FLAGS, Mode::empty());
+        file.map(KeptFile).map_err(ReadError)
+    }
+
     /// Lists the numeric names in a folder below `/proc`, in the kernel's order: pids for `.`,
     /// thread ids for `PID/task`.
     ///
@@ -189,6 +200,22 @@ impl Root {
         let status =
             rustix::fs::statat(&self.proc, pid.to_string(), AtFlags::empty()).map_err(ReadError)?;
         Ok(status.st_uid)
+    }
+}
+
+/// A file of `/proc` that stays open.
+#[derive(Debug)]
+pub struct KeptFile(OwnedFd);
+
+impl KeptFile {
+    /// Reads the file as it is now, with one read.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered; `ESRCH` once the process or thread has ended.
+    pub fn read<'b>(&self, buffer: &'b mut [u8]) -> Result<&'b [u8], ReadError> {
+        let length = rustix::io::pread(&self.0, &mut *buffer, 0).map_err(ReadError)?;
+        Ok(buffer.get(..length).unwrap_or_default())
     }
 }
 

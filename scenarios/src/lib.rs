@@ -5,8 +5,10 @@
 //! a real sshd, and compare. The demonstration shows one of them.
 
 pub mod client;
+pub mod demo;
 pub mod faults;
 pub mod load;
+pub mod not_run;
 pub mod relay;
 pub mod second_way;
 pub mod service;

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use scenarios::{faults::Fault, load, relay, service};
-use std::time::Duration;
+use scenarios::{demo, faults::Fault, load, relay, service};
+use std::{process::ExitCode, time::Duration};
 
 #[derive(Debug, Parser)]
 #[command(name = "scenarios", about = "Faulty services with a known cause")]
@@ -14,6 +14,8 @@ struct Scenarios {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Find a fault through a private sshd, and tell the story
+    Demo,
     /// Serve requests on loopback, with a fault; prints the port
     Serve {
         /// What is wrong
@@ -59,8 +61,19 @@ enum Command {
     },
 }
 
-fn main() -> Result<()> {
-    match Scenarios::parse().command {
+fn main() -> ExitCode {
+    match run(Scenarios::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("scenarios: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Demo => demo::run(),
         Command::Serve { fault, seconds } => service::run(fault, Duration::from_secs(seconds)),
         Command::Load { port, clients, seconds } => {
             load::run(port, clients, Duration::from_secs(seconds));

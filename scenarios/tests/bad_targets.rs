@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use scenarios::{
+    not_run::not_run,
     second_way,
     sshd::{Places, Settings, Sshd},
     sysmcp::Sysmcp,
@@ -99,7 +100,7 @@ fn a_passphrase_and_no_terminal() {
 #[test]
 fn disks_that_are_full_and_places_that_run_nothing() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("NOT RUN: full and noexec file systems need root to be mounted");
+        not_run("full disks and noexec places", "root, to mount them");
         return;
     }
     let cases =

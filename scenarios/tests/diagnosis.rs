@@ -10,6 +10,7 @@
 
 use scenarios::{
     faults::{Fault, Needs},
+    not_run::not_run,
     service::{Scenario, program},
     sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
@@ -50,7 +51,7 @@ fn check(fault: Fault, settle: Duration) {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let truth = fault.truth();
     if truth.needs == Needs::CpuCgroup && !rustix::process::geteuid().is_root() {
-        eprintln!("NOT RUN: {fault:?} needs root and a CPU cgroup");
+        not_run(&format!("diagnosis of {fault:?}"), "root, for a CPU cgroup");
         return;
     }
     let sshd = Sshd::start(&Settings::default()).unwrap();

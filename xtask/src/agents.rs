@@ -20,12 +20,14 @@ const ARCHES: [&str; 2] = ["x86_64", "aarch64"];
 
 /// Builds both agents into `target/agents`.
 pub fn build() -> Result<()> {
+    add_targets()?;
     build_into("agents", &[])
 }
 
 /// Builds agents that misbehave on request, for tests of what is left behind, into
 /// `target/faulty-agents`. Never embedded.
 pub fn build_faulty() -> Result<()> {
+    add_targets()?;
     build_into("faulty-agents", &["fault-injection"])
 }
 
@@ -40,7 +42,7 @@ fn build_into(folder: &str, features: &[&str]) -> Result<()> {
 }
 
 /// Adds the targets to the toolchain, where they are missing.
-pub fn add_targets() -> Result<()> {
+fn add_targets() -> Result<()> {
     let wanted = ARCHES.map(target);
     let installed = shell::output(Command::new("rustup").args(["target", "list", "--installed"]))?;
     let missing: Vec<&String> =
@@ -57,20 +59,15 @@ fn target(arch: &str) -> String {
 
 fn compile(arch: &str, features: &[&str]) -> Result<PathBuf> {
     let target = target(arch);
+    let folder = shell::root().join("target");
     let mut build = cargo();
     build
         .args(["build", "--quiet", "--package", "probe-agent", "--profile", "agent"])
         .args(["--target", &target, "--features", &features.join(",")])
-        // Builds with other features must not take turns in one folder.
-        .args(["--target-dir", &target_folder(features).to_string_lossy()])
+        .args(["--target-dir", &folder.to_string_lossy()])
         .env("CARGO_ENCODED_RUSTFLAGS", flags()?.join("\u{1f}"));
     shell::run(&mut build)?;
-    Ok(target_folder(features).join(target).join("agent/probe-agent"))
-}
-
-fn target_folder(features: &[&str]) -> PathBuf {
-    let name = if features.is_empty() { "agent-build" } else { "faulty-agent-build" };
-    shell::root().join("target").join(name)
+    Ok(folder.join(target).join("agent/probe-agent"))
 }
 
 /// Paths of this machine have no place in a file that goes to others; and without them the same

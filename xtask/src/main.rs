@@ -1,10 +1,18 @@
 //! The developer's commands. `cargo xtask --help` lists them.
 
 mod agents;
+mod bless;
+mod check;
+mod demo;
+mod peers;
+mod setup;
 mod shell;
+#[cfg(test)]
+mod tidy;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 /// The developer's commands.
 #[derive(Debug, Parser)]
@@ -16,17 +24,40 @@ struct Xtask {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Find a real fault in a real service, through a real, pushed agent
+    Demo,
+    /// Check everything that CI checks; sets up what is missing
+    Test {
+        /// Also the slow matrices, whole instead of sampled
+        #[arg(long)]
+        full: bool,
+    },
     /// Build the agents for both processors, for the controller to embed
     Agents {
         /// Build agents that misbehave on request instead, for the tests
         #[arg(long)]
         faulty: bool,
     },
+    /// Write goldens and generated documentation anew; then read the difference
+    Bless,
 }
 
-fn main() -> Result<()> {
-    match Xtask::parse().command {
+fn main() -> ExitCode {
+    match run(Xtask::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cargo xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Demo => demo::run(),
+        Command::Test { full } => check::run(full),
         Command::Agents { faulty: false } => agents::build(),
         Command::Agents { faulty: true } => agents::build_faulty(),
+        Command::Bless => bless::run(),
     }
 }

@@ -37,7 +37,8 @@ pub fn for_tools(selection: &Selection, target: &Target) -> String {
         "In every answer: a field that is null was not measured, and meta.not_measured says why and \
          what would change it; 0 is a measured 0. meta.truncation says what was cut and how much it \
          weighs; meta.rest is the call that shows it, on the same measurement. meta.overhead is what \
-         looking cost the target. Errors say what to do next."
+         looking cost the target. Processor time is in percent of one processor: 200 is two. Errors \
+         say what to do next."
             .to_owned(),
     );
     parts.push(

@@ -235,6 +235,9 @@ mod tests {
         report.cpu.voluntary_switches_per_s = rate(5_000);
         report.io.storage_write_bytes_per_s = rate(20_000_000);
         assert_eq!(class(&report), "blocked_on_io");
+        // The same short waits, on a host where nothing waits for storage: not that.
+        report.host.io_pressure_pct = Observed::Known(percent(0.5));
+        assert_eq!(class(&report), "system_cpu");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::{Class, Finding};
 use protocol::{
     instruments::process_inspect::{Report, WaitKind},
     observed::Observed,
+    units::PerSecond,
 };
 
 /// A rule looks at a report and says what it found.
@@ -141,35 +142,34 @@ fn blocked_pct(report: &Report, kinds: &[WaitKind]) -> f64 {
     blocked.min(100.0)
 }
 
+/// Storage shows in samples where its waits are long. Short ones are only known to be waits; they
+/// count as storage for a process that moves data there, and for no longer than some task of the
+/// host waited for storage at all.
 fn blocked_on_io(report: &Report) -> Finding {
     const WORTH_NAMING_PCT: f64 = 10.0;
-    let rate =
-        |value: &Observed<protocol::units::PerSecond>| value.known().map_or(0.0, |rate| rate.get());
+    let rate = |value: &Observed<PerSecond>| value.known().map_or(0.0, |rate| rate.get());
     let written = rate(&report.io.storage_write_bytes_per_s);
     let read = rate(&report.io.storage_read_bytes_per_s);
-    let storage = format!("storage: {read:.0} bytes/s read, {written:.0} bytes/s written");
-    let blocked = blocked_pct(report, &[WaitKind::Storage]);
-    if blocked >= WORTH_NAMING_PCT {
-        return Finding::Holds {
-            weight: blocked,
-            evidence: format!(
-                "it was blocked on storage for {blocked:.0} % of the window; {storage}"
-            ),
-        };
-    }
+    let seen = blocked_pct(report, &[WaitKind::Storage]);
     let unseen = blocked_pct(report, &[WaitKind::TooShortToSee]);
-    let waits = rate(&report.cpu.voluntary_switches_per_s);
-    if unseen >= WORTH_NAMING_PCT && waits >= 100.0 && written + read > 0.0 {
-        let each_us = unseen * 10_000.0 / waits;
-        return Finding::Holds {
-            weight: unseen,
-            evidence: format!(
-                "it was blocked for {unseen:.0} % of the window in {waits:.0} waits/s of about \
-                 {each_us:.0} us, too short to be seen in; {storage}"
-            ),
-        };
+    let host = report.host.io_pressure_pct.known().map_or(100.0, |share| share.get());
+    let moves_data = written + read > 0.0 || seen > 0.0;
+    let short = if moves_data { unseen.min((host - seen).max(0.0)) } else { 0.0 };
+    let blocked = (seen + short).min(100.0);
+    if blocked < WORTH_NAMING_PCT {
+        return fails();
     }
-    fails()
+    let mut evidence = format!(
+        "it was blocked on storage for {blocked:.0} % of the window; storage: {read:.0} bytes/s \
+         read, {written:.0} bytes/s written"
+    );
+    if short >= WORTH_NAMING_PCT {
+        let waits = rate(&report.cpu.voluntary_switches_per_s);
+        evidence.push_str(&format!(
+            "; {short:.0} % of it in waits too short to be seen, {waits:.0} waits/s of any kind"
+        ));
+    }
+    Finding::Holds { weight: blocked, evidence }
 }
 
 fn blocked_on_lock(report: &Report) -> Finding {
@@ -236,15 +236,17 @@ fn busy(report: &Report, share: f64, place: &str) -> Finding {
     if share < BUSY_PCT {
         return fails();
     }
+    // A thread that is blocked for longer than it runs is not held up by the processor.
+    let blocked = report.cpu.busiest_thread_blocked_pct.known().map_or(0.0, |share| share.get());
+    let longest = report.threads.first().and_then(|thread| thread.running_pct.known());
+    let mostly_waits = longest.is_some_and(|running| blocked > running.get());
+    let weight = share.min(98.0) * if mostly_waits { 0.5 } else { 1.0 };
     let running = report
         .cpu
         .running_pct
         .known()
         .map_or_else(String::new, |running| format!(", of {:.0} % that it ran", running.get()));
-    Finding::Holds {
-        weight: share.min(98.0),
-        evidence: format!("{share:.0} % of a processor in {place}{running}"),
-    }
+    Finding::Holds { weight, evidence: format!("{share:.0} % of a processor in {place}{running}") }
 }
 
 /// Wake-ups that tell a process that waits for work from one that does nothing.

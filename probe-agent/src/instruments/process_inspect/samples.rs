@@ -5,7 +5,7 @@
 
 use crate::{
     instruments::process_files::ProcessFiles,
-    proc::{pid_stat, schedstat, waiting, waiting::SyscallLine},
+    proc::{KeptFile, pid_stat, schedstat, waiting, waiting::SyscallLine},
 };
 use protocol::{
     host_text::HostText,
@@ -16,10 +16,7 @@ use protocol::{
     observed::{Feature, Observed, Reason},
     units::Percent,
 };
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 /// Threads that are looked at each time. Of more, an even spread.
 const SAMPLED_THREADS: usize = 64;
@@ -27,6 +24,9 @@ const SAMPLED_THREADS: usize = 64;
 /// Pause between two looks; 23 looks fit into a second. Neither divides nor is divided by the
 /// periods that programs and kernels like.
 const PAUSE: Duration = Duration::from_millis(43);
+
+/// Room for one line of a thread's `stat`.
+const LINE_BYTES: usize = 1024;
 
 /// Looks at most, in a long window.
 const MOST_LOOKS: u32 = 100;
@@ -51,16 +51,26 @@ enum Unreadable {
 
 pub(super) struct Sampler<'c, 's> {
     files: ProcessFiles<'c, 's>,
-    tids: Vec<u32>,
+    watched: Vec<Watched>,
     threads_total: usize,
     looks: u32,
     pause: Duration,
-    /// Where each thread was seen last, and its count of time slices then.
-    last: HashMap<u32, (u64, Place)>,
     /// How often each thread was found in each place.
     found: BTreeMap<u32, BTreeMap<Place, u32>>,
     /// Reason for refused reads, once seen.
     refusal: Option<Reason>,
+}
+
+/// One thread that is looked at.
+#[derive(Debug)]
+struct Watched {
+    tid: u32,
+    stat: Option<KeptFile>,
+    schedstat: Option<KeptFile>,
+    /// Times it had been put on a processor by the last look.
+    slices: Option<u64>,
+    /// Where it was then, unless it was running.
+    waits_in: Option<Place>,
 }
 
 /// All threads that were found in one place.
@@ -76,13 +86,19 @@ impl<'c, 's> Sampler<'c, 's> {
     pub(super) fn new(files: ProcessFiles<'c, 's>, tids: impl Iterator<Item = u32>) -> Self {
         let all: Vec<u32> = tids.collect();
         let step = all.len().div_ceil(SAMPLED_THREADS).max(1);
+        let watched = all.iter().step_by(step).map(|tid| {
+            let keep = |file| {
+                files.context.root.keep_proc(&format!("{}/task/{tid}/{file}", files.pid)).ok()
+            };
+            let (stat, schedstat) = (keep("stat"), keep("schedstat"));
+            Watched { tid: *tid, stat, schedstat, slices: None, waits_in: None }
+        });
         Self {
+            watched: watched.collect(),
             files,
             threads_total: all.len(),
-            tids: all.into_iter().step_by(step).collect(),
             looks: 0,
             pause: PAUSE,
-            last: HashMap::new(),
             found: BTreeMap::new(),
             refusal: None,
         }
@@ -93,48 +109,44 @@ impl<'c, 's> Sampler<'c, 's> {
     pub(super) fn next_at(&mut self, passed: Duration, window: Duration) -> Option<Duration> {
         self.pause = self.pause.max(window / MOST_LOOKS);
         let next = passed + self.pause;
-        (next < window && !self.tids.is_empty()).then_some(next)
+        (next < window && !self.watched.is_empty()).then_some(next)
     }
 
     /// Looks at every sampled thread once.
     pub(super) fn look(&mut self) {
         self.looks += 1;
-        for tid in self.tids.clone() {
-            if let Some(place) = self.place_of(tid) {
-                *self.found.entry(tid).or_default().entry(place).or_default() += 1;
+        let mut watched = std::mem::take(&mut self.watched);
+        // Those that were awake come first: they move on while we look, and a wait of a tenth of a
+        // millisecond is over soon.
+        watched.sort_by_key(|thread| thread.waits_in.is_some());
+        for thread in &mut watched {
+            if let Some(place) = self.place_of(thread) {
+                *self.found.entry(thread.tid).or_default().entry(place).or_default() += 1;
             }
         }
+        self.watched = watched;
     }
 
     /// Where a thread is; `None` when it has ended.
-    fn place_of(&mut self, tid: u32) -> Option<Place> {
-        let path = format!("task/{tid}/schedstat");
-        let stat = self.files.parsed(&path, Feature::SchedulerStatistics, schedstat::parse);
-        let slices = match stat {
-            Ok(stat) => Some(stat.switches),
-            Err(Reason::Gone) => return None,
-            Err(_) => None,
-        };
-        if let Some((last, place)) = self.last.get(&tid)
-            && Some(*last) == slices
-            && place.kind != WaitKind::Running
+    fn place_of(&mut self, thread: &mut Watched) -> Option<Place> {
+        if let Some(place) = &thread.waits_in
+            && thread.slices.is_some()
+            && slices(thread) == thread.slices
         {
             return Some(place.clone());
         }
-        let place = self.read_place(tid)?;
-        if let Some(slices) = slices {
-            self.last.insert(tid, (slices, place.clone()));
-        }
+        let place = self.read_place(thread)?;
+        thread.slices = slices(thread);
+        thread.waits_in = (place.kind != WaitKind::Running).then(|| place.clone());
         Some(place)
     }
 
-    fn read_place(&mut self, tid: u32) -> Option<Place> {
-        let path = format!("task/{tid}/stat");
-        let letter = self
-            .files
-            .parsed(&path, Feature::Field, |text| pid_stat::parse(text).map(|stat| stat.state))
-            .ok()?;
-        let state = State::from_letter(letter);
+    fn read_place(&mut self, thread: &Watched) -> Option<Place> {
+        let mut room = [0; LINE_BYTES];
+        // Its state before anything else.
+        let line = thread.stat.as_ref()?.read(&mut room).ok()?;
+        let state = State::from_letter(pid_stat::parse(line).ok()?.state);
+        let tid = thread.tid;
         if state == State::Running {
             return Some(Place {
                 kind: WaitKind::Running,
@@ -214,7 +226,7 @@ impl<'c, 's> Sampler<'c, 's> {
         groups.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
         Waits {
             samples: self.looks,
-            threads_sampled: count(self.tids.len()),
+            threads_sampled: count(self.watched.len()),
             threads_total: count(self.threads_total),
             groups: groups.into_iter().map(|(_, group)| group).collect(),
         }
@@ -247,26 +259,39 @@ impl<'c, 's> Sampler<'c, 's> {
     }
 }
 
-/// Adds one thread's places to those of all, and shares out the time that it was blocked among
-/// the places in which it was found waiting.
+/// Times that a thread was put on a processor; `None` where the kernel does not say.
+fn slices(thread: &Watched) -> Option<u64> {
+    let mut room = [0; LINE_BYTES];
+    let text = thread.schedstat.as_ref()?.read(&mut room).ok()?;
+    Some(schedstat::parse(text).ok()?.switches)
+}
+
+/// Adds one thread's places to those of all.
+///
+/// A wait that is long beside a look is found in its share of the looks. Of what the scheduler's
+/// account says beyond that, only so much is known: waits too short to be seen.
 fn add(crowds: &mut BTreeMap<Place, Crowd>, places: &BTreeMap<Place, u32>, blocked: f64) {
-    let waiting = |place: &Place| place.kind != WaitKind::Running;
-    let times_waiting: u32 =
-        places.iter().filter(|(place, _)| waiting(place)).map(|(_, times)| times).sum();
+    let is_waiting = |place: &Place| place.kind != WaitKind::Running;
+    let looks: u32 = places.values().sum();
+    let waiting = places.iter().filter(|(place, _)| is_waiting(place));
+    let seen = f64::from(waiting.map(|(_, times)| times).sum::<u32>()) / f64::from(looks.max(1));
+    // Few looks may overstate; the account does not.
+    let scale = if seen > blocked { blocked / seen } else { 1.0 };
     for (place, times) in places {
         let crowd = crowds.entry(place.clone()).or_default();
         crowd.times += times;
         crowd.threads += 1;
-        if waiting(place) {
-            crowd.blocked += blocked * f64::from(*times) / f64::from(times_waiting);
+        if is_waiting(place) {
+            crowd.blocked += scale * f64::from(*times) / f64::from(looks);
         }
     }
-    // A thread that is never caught waiting may just run; a hundredth is the account's own noise.
-    const WORTH_NAMING: f64 = 0.01;
-    if times_waiting == 0 && blocked >= WORTH_NAMING {
+    // A look is a few percent; less than that is the noise of looking.
+    const WORTH_NAMING: f64 = 0.05;
+    let unseen = blocked - seen;
+    if unseen >= WORTH_NAMING {
         let crowd = crowds.entry(Place::unseen()).or_default();
         crowd.threads += 1;
-        crowd.blocked += blocked;
+        crowd.blocked += unseen;
     }
 }
 
@@ -305,19 +330,21 @@ mod tests {
     #[test]
     fn the_account_says_how_long_and_the_samples_say_where() {
         let mut crowds = BTreeMap::new();
-        // Found running nine times and in storage once: the account knows better how long.
+        // Found in storage once in ten looks, and blocked for most of the time: the rest is unseen.
         let caught = BTreeMap::from([(place(WaitKind::Running), 9), (place(WaitKind::Storage), 1)]);
-        add(&mut crowds, &caught, 0.73);
-        // Never caught, and blocked all the same.
-        let never = BTreeMap::from([(place(WaitKind::Running), 10)]);
-        add(&mut crowds, &never, 0.4);
+        add(&mut crowds, &caught, 0.75);
         // Really running.
-        add(&mut crowds, &never, 0.001);
+        let running = BTreeMap::from([(place(WaitKind::Running), 10)]);
+        add(&mut crowds, &running, 0.001);
+        // Found waiting by chance more often than it waited.
+        let unlucky = BTreeMap::from([(place(WaitKind::Running), 5), (place(WaitKind::Poll), 5)]);
+        add(&mut crowds, &unlucky, 0.25);
         let blocked = |kind| crowds.get(&place(kind)).map(|crowd| crowd.blocked);
-        assert_eq!(blocked(WaitKind::Storage), Some(0.73));
-        assert_eq!(blocked(WaitKind::TooShortToSee), Some(0.4));
+        assert_eq!(blocked(WaitKind::Storage), Some(0.1));
+        assert_eq!(blocked(WaitKind::TooShortToSee), Some(0.65));
+        assert_eq!(blocked(WaitKind::Poll), Some(0.25));
         assert_eq!(blocked(WaitKind::Running), Some(0.0));
         let running = crowds.get(&place(WaitKind::Running)).unwrap();
-        assert_eq!((running.times, running.threads), (29, 3));
+        assert_eq!((running.times, running.threads), (24, 3));
     }
 }

@@ -1,0 +1,57 @@
+//! The demonstration: a service that is slow, and how one finds out why without having been told.
+
+use crate::{
+    faults::Fault,
+    service::Scenario,
+    sshd::{Settings, Sshd},
+    sysmcp::Sysmcp,
+};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use std::{thread::sleep, time::Duration};
+
+/// Runs it. The text goes to stdout; what sysmcp tells on stderr stays there.
+///
+/// # Errors
+///
+/// When something cannot be started, or the fault is not found.
+pub fn run() -> Result<()> {
+    let say = |text: &str| println!("\n\x1b[1m{text}\x1b[0m");
+    say(
+        "A service on this machine is slow. It is reached through a private sshd, as a stranger would.",
+    );
+    let sshd = Sshd::start(&Settings::default())?;
+    let scenario = Scenario::start(Fault::FsyncPerRequest)?;
+    sleep(Duration::from_secs(1));
+    let sysmcp = Sysmcp::over(&sshd)?;
+    let target = sshd.target();
+
+    say(&format!("$ sysmcp --target {target} call process_list"));
+    show(&sysmcp, "process_list", &json!({"limit": 5}))?;
+
+    say("Nothing there uses a processor up. So what does the service wait for?");
+    let parameters = json!({"pid": scenario.pid(), "threads": 3, "window_ms": 2000});
+    say(&format!("$ sysmcp --target {target} call process_inspect --params '{parameters}'"));
+    show(&sysmcp, "process_inspect", &parameters)?;
+
+    let answer = sysmcp.answer("process_inspect", &parameters)?;
+    let class = answer.get("class").and_then(Value::as_str).unwrap_or_default();
+    let because = answer.get("because").and_then(|because| because.get(0));
+    let because = because.and_then(Value::as_str).context("the answer gives no reason")?;
+    say(&format!("Found: {class}: {because}."));
+    println!("The truth: each request waits for the disk, a hundred times (fsync).");
+    ensure!(class == Fault::FsyncPerRequest.truth().class, "the fault was not found");
+
+    say("What was done is written down:");
+    let mut audit = sysmcp.command();
+    audit.args(["audit", "verify"]).status()?;
+    Ok(())
+}
+
+/// Calls a tool as a person would, its output going where ours goes.
+fn show(sysmcp: &Sysmcp, tool: &str, parameters: &Value) -> Result<()> {
+    let mut command = sysmcp.command();
+    let status = command.args(["call", tool, "--params", &parameters.to_string()]).status()?;
+    ensure!(status.success(), "sysmcp ended with {status}");
+    Ok(())
+}

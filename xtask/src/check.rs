@@ -1,0 +1,71 @@
+//! Everything that CI checks, in the order in which it fails fastest.
+
+use crate::{agents, peers, setup, shell, shell::cargo};
+use anyhow::{Context as _, Result, bail};
+use std::{fs, path::PathBuf, time::Instant};
+
+/// Runs the checks. With `full`, the slow matrices whole instead of sampled.
+pub fn run(full: bool) -> Result<()> {
+    let started = Instant::now();
+    setup::ensure(&[&setup::FOR_A_TARGET, &setup::FOR_TESTS])?;
+    let not_run = fresh_list()?;
+    step("format", || shell::run(cargo().args(["fmt", "--all", "--check"])))?;
+    step("agents", || {
+        agents::build()?;
+        agents::build_faulty()
+    })?;
+    step("lints", || {
+        shell::run(
+            cargo()
+                .args(["clippy", "--workspace", "--all-targets", "--all-features", "--quiet"])
+                .args(["--", "--deny", "warnings"]),
+        )
+    })?;
+    step("build", || shell::run(cargo().args(["build", "--workspace", "--quiet"])))?;
+    step("unit tests", || {
+        shell::run(cargo().args(["test", "--workspace", "--exclude", "scenarios", "--quiet"]))
+    })?;
+    let peers = step("the clients that users have", peers::install)?;
+    step("scenarios", || {
+        // One at a time: they measure, on a machine with few processors.
+        let mut tests = cargo();
+        tests.args(["test", "--package", "scenarios", "--", "--test-threads", "1"]);
+        tests.env("SYSMCP_TEST_NOT_RUN", &not_run).envs(peers.variables());
+        if full {
+            tests.env("SYSMCP_TEST_FULL", "1");
+        }
+        shell::run(&mut tests)
+    })?;
+    report(&not_run)?;
+    println!("all checks passed in {} s", started.elapsed().as_secs());
+    Ok(())
+}
+
+fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    println!("== {name}");
+    let started = Instant::now();
+    let result = work().with_context(|| format!("the check `{name}` failed"))?;
+    println!("== {name}: {} s", started.elapsed().as_secs());
+    Ok(result)
+}
+
+/// A list that tests add to when they cannot run.
+fn fresh_list() -> Result<PathBuf> {
+    let path = shell::root().join("target/not-run");
+    fs::create_dir_all(shell::root().join("target"))?;
+    fs::write(&path, "")?;
+    Ok(path)
+}
+
+/// Shows what did not run. Root can run everything, so for root that is a failure.
+fn report(not_run: &PathBuf) -> Result<()> {
+    let list = fs::read_to_string(not_run)?;
+    if list.is_empty() {
+        return Ok(());
+    }
+    println!("== not run\n{list}");
+    if setup::is_root()? {
+        bail!("some checks did not run, although root can run them all");
+    }
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! The MCP clients that users have, installed for the tests from the public registries: the Python
+//! SDK and the Inspector. Nothing of them is part of this project.
+
+use crate::shell;
+use anyhow::{Context as _, Result};
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Versions that the tests were written against.
+const PYTHON_SDK: &str = "mcp==2.3.0";
+/// The Inspector needs a newer Node.js than Debian has.
+const NODE: [&str; 2] = ["node@22", "@modelcontextprotocol/inspector@2.12.0"];
+
+/// Where the clients are.
+#[derive(Debug)]
+pub struct Peers {
+    python: PathBuf,
+    node: PathBuf,
+}
+
+/// Installs what is missing below `target/peers`.
+pub fn install() -> Result<Peers> {
+    let folder = shell::root().join("target/peers");
+    fs::create_dir_all(&folder)?;
+    let python = folder.join("python");
+    once(&python, PYTHON_SDK, || {
+        shell::run(Command::new("python3").args(["-m", "venv"]).arg(&python))?;
+        let pip = python.join("bin/pip");
+        shell::run(Command::new(pip).args(["install", "--quiet", PYTHON_SDK]))
+    })?;
+    let node = folder.join("node");
+    once(&node, &NODE.join(" "), || {
+        fs::create_dir_all(&node)?;
+        fs::write(node.join("package.json"), "{\"private\":true}")?;
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]);
+        shell::run(npm.arg(&node).args(NODE))
+    })?;
+    Ok(Peers { python, node })
+}
+
+/// Installs into a folder unless this very thing is there already.
+fn once(folder: &Path, what: &str, install: impl FnOnce() -> Result<()>) -> Result<()> {
+    let stamp = folder.join(".installed");
+    if fs::read_to_string(&stamp).is_ok_and(|found| found == what) {
+        return Ok(());
+    }
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    install().with_context(|| format!("could not install {what}"))?;
+    fs::write(&stamp, what)?;
+    Ok(())
+}
+
+impl Peers {
+    /// Tells the tests where they are.
+    pub fn variables(&self) -> [(&'static str, OsString); 2] {
+        [
+            ("SYSMCP_TEST_PYTHON", self.python.join("bin/python").into()),
+            ("SYSMCP_TEST_NODE", self.node.join("node_modules/.bin").into()),
+        ]
+    }
+}

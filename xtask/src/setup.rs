@@ -1,0 +1,82 @@
+//! What the commands need beside the toolchain, and how it comes here.
+//!
+//! Root on a machine with apt gets it installed. Anybody else is told what to install: a developer's
+//! command does not ask for a password.
+
+use crate::shell;
+use anyhow::{Context as _, Result, bail};
+use std::{path::Path, process::Command};
+
+/// A program, and the Debian package that brings it.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    name: &'static str,
+    package: &'static str,
+}
+
+const fn program(name: &'static str, package: &'static str) -> Program {
+    Program { name, package }
+}
+
+/// For a target of our own on loopback.
+pub const FOR_A_TARGET: [Program; 6] = [
+    program("sshd", "openssh-server"),
+    program("ssh", "openssh-client"),
+    program("ssh-keygen", "openssh-client"),
+    program("gzip", "gzip"),
+    program("ps", "procps"),
+    program("bash", "bash"),
+];
+
+/// For the tests: what users would type instead, and the clients they use.
+pub const FOR_TESTS: [Program; 5] = [
+    program("top", "procps"),
+    program("pidstat", "sysstat"),
+    program("python3", "python3-venv"),
+    program("npm", "npm"),
+    program("unshare", "util-linux"),
+];
+
+/// Makes sure that programs are there.
+pub fn ensure(programs: &[&[Program]]) -> Result<()> {
+    let missing: Vec<&Program> =
+        programs.iter().copied().flatten().filter(|program| !is_there(program.name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut packages: Vec<&str> = missing.iter().map(|program| program.package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    let names: Vec<&str> = missing.iter().map(|program| program.name).collect();
+    let install = format!("apt-get install {}", packages.join(" "));
+    if !is_root()? || !is_there("apt-get") {
+        bail!("this needs {}; run as root: {install}", names.join(", "));
+    }
+    println!("installing {}", packages.join(", "));
+    apt(&["update", "-qq"])?;
+    let mut arguments = vec!["install", "-y", "-qq", "--no-install-recommends"];
+    arguments.extend(&packages);
+    apt(&arguments)?;
+    match missing.iter().find(|program| !is_there(program.name)) {
+        Some(still) => bail!("{} is still missing after `{install}`", still.name),
+        None => Ok(()),
+    }
+}
+
+fn apt(arguments: &[&str]) -> Result<()> {
+    shell::run(Command::new("apt-get").args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
+        .context("a package could not be installed")
+}
+
+/// Whether a program can be run: also where only root's PATH leads.
+fn is_there(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain([Path::new("/usr/sbin").into(), Path::new("/sbin").into()])
+        .any(|folder| folder.join(name).is_file())
+}
+
+/// Whether this runs as root.
+pub fn is_root() -> Result<bool> {
+    Ok(shell::output(Command::new("id").arg("-u"))?.trim() == "0")
+}
