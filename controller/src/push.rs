@@ -6,6 +6,8 @@
 //! name on the target.
 
 pub mod script;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     agents::{Agent, Agents, NoAgent},
@@ -71,14 +73,7 @@ pub async fn push(
     reporter.stage(&Stage::Connecting(target));
     let channel = transport::open(target, &script, &settings.login)
         .map_err(|error| PushError::Transport(error.to_string()))?;
-    let mut attempt = Attempt { target, settings, token, channel, largest };
-    match attempt.run(reporter).await {
-        Ok((buffer, hello, sha256, sent_bytes)) => {
-            Ok(Pushed { channel: attempt.channel, buffer, hello, sha256, sent_bytes })
-        }
-        Err(Interruption::Error(error)) => Err(*error),
-        Err(Interruption::Ended { noise }) => Err(attempt.explain_end(&noise).await),
-    }
+    Attempt { target, settings, token, channel, largest }.finish(reporter).await
 }
 
 fn new_token() -> Result<Token, PushError> {
@@ -115,6 +110,16 @@ struct Attempt<'a> {
 type Started = (FrameBuffer, Hello, Sha256, usize);
 
 impl Attempt<'_> {
+    async fn finish(mut self, reporter: &dyn Reporter) -> Result<Pushed, PushError> {
+        match self.run(reporter).await {
+            Ok((buffer, hello, sha256, sent_bytes)) => {
+                Ok(Pushed { channel: self.channel, buffer, hello, sha256, sent_bytes })
+            }
+            Err(Interruption::Error(error)) => Err(*error),
+            Err(Interruption::Ended { noise }) => Err(self.explain_end(&noise).await),
+        }
+    }
+
     async fn run(&mut self, reporter: &dyn Reporter) -> Result<Started, Interruption> {
         let mut lines = MarkScanner::for_line(&script::mark(&self.token));
         let ready = within(self.settings.patience, Stage::NAME_CONNECTING, async {

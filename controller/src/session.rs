@@ -4,6 +4,9 @@
 //! that is dropped is cancelled on the target. The session ends with an explicit stop and a
 //! receipt; however it ends, the channel closes, and the agent ends itself when it does.
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
     push::{self, PushError, Pushed, Settings},
     reporter::{Reporter, Stage},
@@ -123,21 +126,25 @@ impl Session {
         settings: &Settings,
         reporter: &dyn Reporter,
     ) -> Result<Self, PushError> {
-        let Pushed { channel, buffer, hello, sha256, .. } =
-            push::push(target, settings, reporter).await?;
+        let pushed = push::push(target, settings, reporter).await?;
         reporter.stage(&Stage::Connected {
-            host: hello.host_name.as_str(),
-            kernel: hello.kernel_release.as_str(),
-            uid: hello.uid,
+            host: pushed.hello.host_name.as_str(),
+            kernel: pushed.hello.kernel_release.as_str(),
+            uid: pushed.hello.uid,
         });
+        Ok(Self::begin(target, pushed, settings.silence_limit))
+    }
+
+    /// Takes up the session with an agent that has said who it is.
+    fn begin(target: &Target, pushed: Pushed, limit: Duration) -> Self {
+        let Pushed { channel, buffer, hello, sha256, .. } = pushed;
         let (to_writer, messages) = mpsc::channel(QUEUE);
         let shared = Arc::new(Shared { waiting: Mutex::new(Waiting::Calls(HashMap::new())) });
         let (receipt_sender, receipt) = oneshot::channel();
-        let limit = settings.silence_limit;
         let writer = tokio::spawn(write(channel.writer, messages, limit));
         let reading = Reading { shared: Arc::clone(&shared), receipt: Some(receipt_sender) };
         let reader = tokio::spawn(reading.run(channel.reader, buffer, limit));
-        Ok(Self {
+        Self {
             target: target.clone(),
             hello,
             sha256,
@@ -148,7 +155,7 @@ impl Session {
             reader,
             carrier: channel.process,
             receipt,
-        })
+        }
     }
 
     /// Who the agent said it is.

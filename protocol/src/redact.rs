@@ -27,8 +27,8 @@ pub struct CommandLine {
     pub redacted: u32,
 }
 
-/// Takes the secrets out of an argument vector.
-pub fn command_line<'a>(arguments: impl IntoIterator<Item = &'a [u8]>) -> CommandLine {
+/// Takes the secrets out of an argument vector, and keeps at most `cap` bytes of what is left.
+pub fn command_line<'a>(arguments: impl IntoIterator<Item = &'a [u8]>, cap: usize) -> CommandLine {
     let mut redacted = 0;
     let mut words: Vec<String> = Vec::new();
     let mut program = String::new();
@@ -63,7 +63,7 @@ pub fn command_line<'a>(arguments: impl IntoIterator<Item = &'a [u8]>) -> Comman
             break;
         }
     }
-    CommandLine { text: HostText::new(words.join(" ").as_bytes()), redacted }
+    CommandLine { text: HostText::capped(words.join(" ").as_bytes(), cap), redacted }
 }
 
 /// Parts of names that announce a secret, without punctuation and in lower case.
@@ -293,7 +293,9 @@ mod tests {
     use serde_json::json;
 
     fn shown(arguments: &[&str]) -> String {
-        command_line(arguments.iter().map(|word| word.as_bytes())).text.to_string()
+        command_line(arguments.iter().map(|word| word.as_bytes()), host_text::MAX_BYTES)
+            .text
+            .to_string()
     }
 
     #[test]
@@ -335,7 +337,7 @@ mod tests {
     #[test]
     fn a_command_line_counts_what_it_lost() {
         let words: [&[u8]; 3] = [b"a", b"--token=x", b"u://b:c@d"];
-        assert_eq!(command_line(words).redacted, 2);
+        assert_eq!(command_line(words, host_text::MAX_BYTES).redacted, 2);
     }
 
     #[test]
@@ -376,7 +378,7 @@ mod tests {
 
         #[test]
         fn any_argument_vector_is_shown(words in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..6)) {
-            command_line(words.iter().map(Vec::as_slice));
+            command_line(words.iter().map(Vec::as_slice), host_text::MAX_BYTES);
         }
     }
 }

@@ -76,13 +76,13 @@ fn or_none(name: Option<HostText>, nature: Nature) -> Observed<HostText> {
     name.ok_or(Reason::DoesNotApply(nature)).into()
 }
 
-/// The arguments of a process, secrets taken out, and how many were.
-pub(super) fn command(pid: u32, context: &Context<'_>) -> (Observed<HostText>, u32) {
+/// The arguments of a process, at most so many bytes, secrets taken out, and how many were.
+pub(super) fn command(pid: u32, cap: usize, context: &Context<'_>) -> (Observed<HostText>, u32) {
     let files = ProcessFiles { pid, context };
     match files.whole("cmdline", Feature::Field) {
         Ok(text) => {
             let arguments = text.strip_suffix(b"\0").unwrap_or(&text);
-            let line = redact::command_line(arguments.split(|byte| *byte == 0));
+            let line = redact::command_line(arguments.split(|byte| *byte == 0), cap);
             (Observed::Known(line.text), line.redacted)
         }
         Err(reason) => (Observed::Unknown(reason), 0),

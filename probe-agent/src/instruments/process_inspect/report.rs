@@ -16,7 +16,7 @@ use crate::{
 use protocol::{
     Report as AnyReport,
     error::AgentError,
-    host_text::HostText,
+    host_text::{HostText, MAX_BYTES},
     instruments::{
         process_inspect::{
             Cgroup, Cpu, Descriptors, HostContext, Identity, Io, Memory, Report, Request, ThreadRow,
@@ -122,7 +122,7 @@ impl Ends<'_> {
         let (command, redacted) = if line.is_kernel_thread {
             (Observed::Unknown(Reason::DoesNotApply(Nature::KernelThread)), 0)
         } else {
-            ownership::command(request.pid, context)
+            ownership::command(request.pid, MAX_BYTES, context)
         };
         let Placement { service, container } = Placement::of(request.pid, context);
         let identity = Identity {

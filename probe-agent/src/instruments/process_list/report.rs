@@ -335,6 +335,9 @@ fn delay(ns: u64, window: Duration) -> Result<Percent, Reason> {
     Percent::of_time(Duration::from_nanos(ns), window).ok_or(Reason::EmptyWindow)
 }
 
+/// Bytes of a command line in a list. process_inspect shows more.
+const COMMAND_BYTES: usize = 160;
+
 /// The arguments, secrets taken out, and how many were.
 fn command(change: &Change, context: &Context<'_>) -> (Observed<HostText>, u32) {
     let nature = match change.state {
@@ -351,6 +354,6 @@ fn command(change: &Change, context: &Context<'_>) -> (Observed<HostText>, u32) 
     };
     match nature {
         Some(nature) => (Observed::Unknown(Reason::DoesNotApply(nature)), 0),
-        None => ownership::command(change.pid, context),
+        None => ownership::command(change.pid, COMMAND_BYTES, context),
     }
 }
