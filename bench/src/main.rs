@@ -1,1 +1,86 @@
-fn main() {}
+//! What sysmcp costs, beside what one would type instead, in one run on one machine.
+//!
+//! Processor seconds are compared, not wall time: the machine is shared. Rounds are interleaved, so
+//! that a change of its speed meets every row alike.
+
+mod agent;
+mod calls;
+mod overhead;
+mod ranking;
+mod table;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+use std::{path::PathBuf, process::ExitCode};
+
+/// Measures, and writes the results.
+#[derive(Debug, Parser)]
+#[command(name = "bench")]
+struct Arguments {
+    /// Folder of the project
+    root: PathBuf,
+    /// Rounds of the ranking
+    #[arg(long, default_value_t = 8)]
+    rounds: u32,
+    /// Processes on the crowded host
+    #[arg(long, default_value_t = 5000)]
+    crowd: usize,
+    /// File to write
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let programs = Programs::find(&arguments.root)?;
+    let mut text = table::heading()?;
+    text.push_str(&agent::measure(&programs)?);
+    for (processes, rounds) in [(200, arguments.rounds * 2), (arguments.crowd, arguments.rounds)] {
+        text.push_str(&ranking::measure(&programs, processes, rounds)?);
+    }
+    text.push_str(&overhead::measure(&programs, arguments.crowd)?);
+    text.push_str(&calls::measure(&programs)?);
+    println!("{text}");
+    if let Some(out) = &arguments.out {
+        std::fs::write(out, text).with_context(|| format!("could not write {}", out.display()))?;
+    }
+    Ok(())
+}
+
+/// The programs that are measured, as they are released.
+struct Programs {
+    sysmcp: PathBuf,
+    agent: PathBuf,
+    floor: PathBuf,
+    /// Where the packed agents are.
+    agents: PathBuf,
+}
+
+impl Programs {
+    fn find(root: &std::path::Path) -> Result<Self> {
+        let arch = std::env::consts::ARCH;
+        let programs = Self {
+            sysmcp: root.join("target/release/sysmcp"),
+            agent: root.join(format!("target/{arch}-unknown-linux-musl/agent/probe-agent")),
+            floor: root.join("target/release/floor"),
+            agents: root.join("target/agents"),
+        };
+        for program in [&programs.sysmcp, &programs.agent, &programs.floor] {
+            ensure!(
+                program.exists(),
+                "{} is not there; run `cargo xtask bench`",
+                program.display()
+            );
+        }
+        Ok(programs)
+    }
+}

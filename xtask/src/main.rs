@@ -4,6 +4,7 @@ mod agents;
 mod bless;
 mod check;
 mod demo;
+mod measure;
 mod peers;
 mod setup;
 mod shell;
@@ -38,6 +39,8 @@ enum Command {
         #[arg(long)]
         faulty: bool,
     },
+    /// Measure what it costs, beside what one would type instead
+    Bench,
     /// Write goldens and generated documentation anew; then read the difference
     Bless,
 }
@@ -58,6 +61,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test { full } => check::run(full),
         Command::Agents { faulty: false } => agents::build(),
         Command::Agents { faulty: true } => agents::build_faulty(),
+        Command::Bench => measure::run(),
         Command::Bless => bless::run(),
     }
 }

@@ -1,0 +1,117 @@
+//! Ranking processes by what they do now: the agent, what one would type instead, and the floor.
+
+use crate::{Programs, table};
+use anyhow::{Context as _, Result};
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+    time::Instant,
+};
+
+/// Idle processes, gone when dropped.
+pub struct Crowd(Vec<Child>);
+
+impl Crowd {
+    pub fn gather(processes: usize) -> Result<Self> {
+        let mut crowd = Self(Vec::with_capacity(processes));
+        for _ in 0..processes {
+            let idle = Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn();
+            crowd.0.push(idle.context("could not start an idle process")?);
+        }
+        Ok(crowd)
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+        }
+        for child in &mut self.0 {
+            let _ = child.wait();
+        }
+    }
+}
+
+/// One row: a command, and what it came to.
+struct Row {
+    name: String,
+    command: Vec<String>,
+    cpu_s: f64,
+    wall_s: Vec<f64>,
+    bytes: usize,
+}
+
+pub fn measure(programs: &Programs, processes: usize, rounds: u32) -> Result<String> {
+    let crowd = Crowd::gather(processes)?;
+    let agent = programs.agent.display().to_string();
+    let floor = programs.floor.display().to_string();
+    let row = |name: &str, command: &[&str]| Row {
+        name: name.to_owned(),
+        command: command.iter().map(ToString::to_string).collect(),
+        cpu_s: 0.0,
+        wall_s: Vec::new(),
+        bytes: 0,
+    };
+    let mut rows = [
+        row("process_list (15 rows)", &[&agent, "--local", "process_list", "--json"]),
+        row("top -b -n2 -d1", &["top", "-b", "-n2", "-d1"]),
+        row("pidstat 1 1", &["pidstat", "1", "1"]),
+        row("floor: two passes over stat, in C", &[&floor]),
+    ];
+    for _ in 0..rounds {
+        for row in &mut rows {
+            once(row)?;
+        }
+    }
+    drop(crowd);
+    let ours = rows.first().map_or(0.0, |row| row.cpu_s);
+    let cells: Vec<Vec<String>> = rows
+        .iter_mut()
+        .map(|row| {
+            vec![
+                row.name.clone(),
+                format!("{:.1}", row.cpu_s / f64::from(rounds) * 1e3),
+                format!("{:.1}", row.cpu_s / ours),
+                format!("{:.2}", table::median(&mut row.wall_s)),
+                row.bytes.to_string(),
+            ]
+        })
+        .collect();
+    Ok(table::section(
+        &format!("Ranking {processes} idle processes and what else runs, over one second"),
+        &format!(
+            "Processor time of whole commands, {rounds} interleaved rounds. `top` and `pidstat` \
+             name no container, no storage and no wait."
+        ),
+        &["", "CPU ms", "CPU ÷ ours", "wall s", "bytes"],
+        &cells,
+    ))
+}
+
+fn once(row: &mut Row) -> Result<()> {
+    let (program, arguments) = row.command.split_first().context("an empty command")?;
+    let (started, before) = (Instant::now(), children_cpu_s()?);
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("could not run {program}"))?;
+    row.cpu_s += children_cpu_s()? - before;
+    row.wall_s.push(started.elapsed().as_secs_f64());
+    row.bytes = output.stdout.len();
+    Ok(())
+}
+
+/// Processor time of this process's children that were waited for, in seconds.
+fn children_cpu_s() -> Result<f64> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let (_, rest) = stat.rsplit_once(')').context("no name in stat")?;
+    let ticks: f64 = rest
+        .split_whitespace()
+        .skip(13)
+        .take(2)
+        .filter_map(|field| field.parse::<f64>().ok())
+        .sum();
+    Ok(ticks / 100.0)
+}
