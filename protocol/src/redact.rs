@@ -8,7 +8,7 @@
 //! not found; `docs/safety.md` says so.
 
 use crate::host_text::{self, HostText};
-use regex_lite::{Captures, Regex};
+use regex_lite::{Captures, Match, Regex};
 use serde_json::Value;
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -174,32 +174,13 @@ pub fn text(text: &str) -> (Cow<'_, str>, u32) {
         if !may_hold {
             continue;
         }
-        let replaced = shape.pattern.replace_all(&shown, |found: &Captures<'_>| {
-            let (kept, count) = without_value(found);
+        let (kept, count) = shape.without_values(&shown);
+        if count > 0 {
+            shown = Cow::Owned(kept);
             redacted += count;
-            kept
-        });
-        if let Cow::Owned(replaced) = replaced {
-            shown = Cow::Owned(replaced);
         }
     }
     (shown, redacted)
-}
-
-/// What stays of one match: all but its value, or nothing of a shape that is all value.
-fn without_value(found: &Captures<'_>) -> (String, u32) {
-    let Some(whole) = found.get(0) else { return (String::new(), 0) };
-    let value = ["value", "double_quoted", "single_quoted", "word"]
-        .iter()
-        .find_map(|group| found.name(group))
-        .unwrap_or(whole);
-    let is_other_name = found.name("name").is_some_and(|name| !is_secret_name(name.as_str()));
-    if is_other_name || value.as_str().contains(PLACEHOLDER) {
-        return (whole.as_str().to_owned(), 0);
-    }
-    let before = whole.as_str().get(..value.start() - whole.start()).unwrap_or_default();
-    let after = whole.as_str().get(value.end() - whole.start()..).unwrap_or_default();
-    (format!("{before}{PLACEHOLDER}{after}"), 1)
 }
 
 /// Takes the secrets out of a JSON value: by the name of a field, and inside every string.
@@ -233,6 +214,40 @@ struct Shape {
     /// Without this, the pattern need not be tried: most command lines hold no secret.
     hint: Hint,
     pattern: Regex,
+}
+
+impl Shape {
+    /// The text with a placeholder for every value of this shape, and how many those were.
+    fn without_values(&self, text: &str) -> (String, u32) {
+        let mut kept = String::new();
+        let mut redacted = 0;
+        let (mut copied, mut start) = (0, 0);
+        while let Some(found) = self.pattern.captures_at(text, start) {
+            let Some(value) = value_of(&found) else { break };
+            if found.name("name").is_some_and(|name| !is_secret_name(name.as_str())) {
+                // What this name is followed by may be a secret's name: `pwd: --password=x`.
+                start = value.start();
+                continue;
+            }
+            start = value.end();
+            if value.as_str() != PLACEHOLDER {
+                kept.push_str(text.get(copied..value.start()).unwrap_or_default());
+                kept.push_str(PLACEHOLDER);
+                copied = value.end();
+                redacted += 1;
+            }
+        }
+        kept.push_str(text.get(copied..).unwrap_or_default());
+        (kept, redacted)
+    }
+}
+
+/// The secret of a match: its named part, or the whole of a shape that is all secret.
+fn value_of<'t>(found: &Captures<'t>) -> Option<Match<'t>> {
+    ["value", "double_quoted", "single_quoted", "word"]
+        .iter()
+        .find_map(|group| found.name(group))
+        .or_else(|| found.get(0))
 }
 
 enum Hint {
@@ -338,6 +353,19 @@ mod tests {
     fn a_command_line_counts_what_it_lost() {
         let words: [&[u8]; 3] = [b"a", b"--token=x", b"u://b:c@d"];
         assert_eq!(command_line(words, host_text::MAX_BYTES).redacted, 2);
+    }
+
+    #[test]
+    fn a_name_that_is_no_secret_does_not_hide_the_secret_behind_it() {
+        let cases = [
+            ("pwd\n: --password=hunter2", "pwd\n: --password=[redacted]"),
+            ("token_file=token=hunter2", "token_file=token=[redacted]"),
+            ("password=u://a:b@hunter2", "password=[redacted]"),
+            ("password=[redacted]hunter2", "password=[redacted]"),
+        ];
+        for (given, want) in cases {
+            assert_eq!(text(given).0, want, "{given:?}");
+        }
     }
 
     #[test]

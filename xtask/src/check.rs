@@ -1,13 +1,13 @@
 //! Everything that CI checks, in the order in which it fails fastest.
 
-use crate::{agents, peers, setup, shell, shell::cargo};
+use crate::{agents, fuzz, measure, peers, setup, shell, shell::cargo};
 use anyhow::{Context as _, Result, bail};
 use std::{fs, path::PathBuf, time::Instant};
 
 /// Runs the checks. With `full`, the slow matrices whole instead of sampled.
 pub fn run(full: bool) -> Result<()> {
     let started = Instant::now();
-    setup::ensure(&[&setup::FOR_A_TARGET, &setup::FOR_TESTS])?;
+    setup::ensure(&[&setup::FOR_A_TARGET, &setup::FOR_TESTS, &setup::FOR_FUZZING])?;
     let not_run = fresh_list()?;
     step("format", || shell::run(cargo().args(["fmt", "--all", "--check"])))?;
     step("agents", || {
@@ -36,6 +36,11 @@ pub fn run(full: bool) -> Result<()> {
         }
         shell::run(&mut tests)
     })?;
+    let seconds = if full { 600 } else { 15 };
+    step("fuzzing", || fuzz::run(None, seconds))?;
+    if full {
+        step("measurements", measure::run)?;
+    }
     report(&not_run)?;
     println!("all checks passed in {} s", started.elapsed().as_secs());
     Ok(())

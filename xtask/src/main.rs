@@ -4,6 +4,7 @@ mod agents;
 mod bless;
 mod check;
 mod demo;
+mod fuzz;
 mod measure;
 mod peers;
 mod setup;
@@ -39,6 +40,14 @@ enum Command {
         #[arg(long)]
         faulty: bool,
     },
+    /// Fuzz what reads foreign bytes
+    Fuzz {
+        /// Only this target
+        target: Option<String>,
+        /// Seconds for each target
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
+    },
     /// Measure what it costs, beside what one would type instead
     Bench,
     /// Write goldens and generated documentation anew; then read the difference
@@ -61,6 +70,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test { full } => check::run(full),
         Command::Agents { faulty: false } => agents::build(),
         Command::Agents { faulty: true } => agents::build_faulty(),
+        Command::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Command::Bench => measure::run(),
         Command::Bless => bless::run(),
     }

@@ -37,6 +37,9 @@ pub const FOR_TESTS: [Program; 5] = [
     program("unshare", "util-linux"),
 ];
 
+/// For fuzzing: libFuzzer is compiled from C++.
+pub const FOR_FUZZING: [Program; 1] = [program("c++", "g++")];
+
 /// Makes sure that programs are there.
 pub fn ensure(programs: &[&[Program]]) -> Result<()> {
     let missing: Vec<&Program> =
