@@ -58,6 +58,7 @@ impl fmt::Display for Stage<'_> {
         match self {
             Self::Connecting(Target::Local) => f.write_str("starting the agent on this machine"),
             Self::Connecting(target) => write!(f, "connecting to {target} with the system's ssh"),
+            Self::Sending { sent: 0, total } => write!(f, "sending the agent: {} kB", total / 1000),
             Self::Sending { sent, total } => {
                 write!(f, "sending the agent: {} of {} kB", sent / 1000, total / 1000)
             }

@@ -153,10 +153,12 @@ fn names_a_secret_flag(program: &str, word: &str) -> bool {
         })
 }
 
-/// Tells `-pS3cret` from `-p8080`, `-pthread` and `-p/run/x.pid`.
+/// Tells `-pS3cret` from `-p8080`, `-pthread`, `-print0`, `-profile=x` and `-p/run/x.pid`.
 fn looks_like_a_password(value: &str) -> bool {
+    let flag = value.split_once('=').map_or(value, |(flag, _)| flag);
     let is_number = value.bytes().all(|byte| byte.is_ascii_digit() || b":.,-".contains(&byte));
-    let is_word = value.bytes().all(|byte| byte.is_ascii_lowercase() || b"-_".contains(&byte));
+    let is_word = flag.bytes().all(|byte| byte.is_ascii_lowercase() || b"-_".contains(&byte))
+        || flag == "rint0";
     let is_path = value.starts_with(['/', '.', '~']);
     !is_number && !is_word && !is_path
 }
@@ -320,7 +322,7 @@ mod tests {
 
     #[test]
     fn secrets_in_command_lines_go_and_flag_names_stay() {
-        let cases: [(&[&str], &str); 22] = [
+        let cases: [(&[&str], &str); 25] = [
             (&["app", "--password=hunter2"], "app --password=[redacted]"),
             (&["app", "--password", "hunter2", "-v"], "app --password [redacted] -v"),
             (&["app", "--apiKey", "hunter2"], "app --apiKey [redacted]"),
@@ -328,6 +330,9 @@ mod tests {
             (&["app", "-pS3cret"], "app -p[redacted]"),
             (&["sshd", "-p2222"], "sshd -p2222"),
             (&["cc", "-pthread"], "cc -pthread"),
+            (&["find", "-print0"], "find -print0"),
+            (&["app", "-print_stats=1"], "app -print_stats=1"),
+            (&["app", "-password=x"], "app -password=[redacted]"),
             (&["/usr/bin/mysql", "-p12345"], "/usr/bin/mysql -p[redacted]"),
             (&["redis-cli", "-a", "hunter2", "ping"], "redis-cli -a [redacted] ping"),
             (&["curl", "-u", "me:hunter2", "http://h/"], "curl -u [redacted] http://h/"),

@@ -8,7 +8,7 @@ use crate::{
 };
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use std::{thread::sleep, time::Duration};
+use std::{io::IsTerminal as _, thread::sleep, time::Duration};
 
 /// Runs it. The text goes to stdout; what sysmcp tells on stderr stays there.
 ///
@@ -16,7 +16,14 @@ use std::{thread::sleep, time::Duration};
 ///
 /// When something cannot be started, or the fault is not found.
 pub fn run() -> Result<()> {
-    let say = |text: &str| println!("\n\x1b[1m{text}\x1b[0m");
+    let is_terminal = std::io::stdout().is_terminal();
+    let say = |text: &str| {
+        if is_terminal {
+            println!("\n\x1b[1m{text}\x1b[0m");
+        } else {
+            println!("\n{text}");
+        }
+    };
     say(
         "A service on this machine is slow. It is reached through a private sshd, as a stranger would.",
     );
@@ -29,7 +36,7 @@ pub fn run() -> Result<()> {
     say(&format!("$ sysmcp --target {target} call process_list"));
     show(&sysmcp, "process_list", &json!({"limit": 5}))?;
 
-    say("Nothing there uses a processor up. So what does the service wait for?");
+    say("The service does not use a processor up. So what does it wait for?");
     let parameters = json!({"pid": scenario.pid(), "threads": 3, "window_ms": 2000});
     say(&format!("$ sysmcp --target {target} call process_inspect --params '{parameters}'"));
     show(&sysmcp, "process_inspect", &parameters)?;

@@ -2,7 +2,11 @@
 
 use crate::{agents, fuzz, measure, peers, setup, shell, shell::cargo};
 use anyhow::{Context as _, Result, bail};
-use std::{fs, path::PathBuf, time::Instant};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 /// Runs the checks. With `full`, the slow matrices whole instead of sampled.
 pub fn run(full: bool) -> Result<()> {
@@ -36,6 +40,9 @@ pub fn run(full: bool) -> Result<()> {
         }
         shell::run(&mut tests)
     })?;
+    if full {
+        step("the kill matrix, again and again", || kill_matrix(&not_run))?;
+    }
     let seconds = if full { 600 } else { 15 };
     step("fuzzing", || fuzz::run(None, seconds))?;
     if full {
@@ -43,6 +50,17 @@ pub fn run(full: bool) -> Result<()> {
     }
     report(&not_run)?;
     println!("all checks passed in {} s", started.elapsed().as_secs());
+    Ok(())
+}
+
+/// What ends a session comes at another moment each time.
+fn kill_matrix(not_run: &Path) -> Result<()> {
+    for _ in 0..20 {
+        let mut tests = cargo();
+        tests.args(["test", "--package", "scenarios", "--test", "kill_matrix", "--"]);
+        tests.args(["--test-threads", "1"]).env("SYSMCP_TEST_NOT_RUN", not_run);
+        shell::run(&mut tests)?;
+    }
     Ok(())
 }
 

@@ -284,6 +284,21 @@ mod tests {
     }
 
     #[test]
+    fn evidence_holds_no_number_that_was_not_measured() {
+        let waits = [(WaitKind::Storage, State::UninterruptibleSleep, 90.0)];
+        let mut report = process(2.0, 3.0, 0.0, &waits);
+        report.io.storage_read_bytes_per_s = Observed::Unknown(Reason::TimedOut);
+        report.io.storage_write_bytes_per_s = rate(25_062_400);
+        assert!(
+            conclude(&report).because[0].ends_with(
+                "of the window; what it has read from it was not measured; 23.9 MiB/s written to it"
+            ),
+            "{:?}",
+            conclude(&report).because
+        );
+    }
+
+    #[test]
     fn what_was_not_measured_is_said() {
         let mut report = process(10.0, 5.0, 0.0, &[RUNNING]);
         report.cpu.run_delay_pct = Observed::Unknown(Reason::TimedOut);

@@ -26,6 +26,11 @@ pub fn byte_rate(value: PerSecond) -> String {
     scaled(value.get(), 1024.0, &["", "K", "M", "G", "T", "P"])
 }
 
+/// A rate of bytes with its unit, for a sentence.
+pub fn byte_rate_with_unit(value: PerSecond) -> String {
+    scaled(value.get(), 1024.0, &[" B/s", " KiB/s", " MiB/s", " GiB/s", " TiB/s", " PiB/s"])
+}
+
 /// A rate of anything else, per second, in thousands.
 pub fn rate(value: PerSecond) -> String {
     scaled(value.get(), 1000.0, &["", "k", "M", "G"])
@@ -51,12 +56,13 @@ fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     let mut value = value;
     let mut units = units.iter().peekable();
     let mut unit = units.next().copied().unwrap_or_default();
+    let smallest = unit;
     while value >= step && units.peek().is_some() {
         value /= step;
         unit = units.next().copied().unwrap_or_default();
     }
-    if unit.is_empty() && value.fract() == 0.0 {
-        format!("{value:.0}")
+    if unit == smallest && value.fract() == 0.0 {
+        format!("{value:.0}{unit}")
     } else if value < 100.0 {
         format!("{value:.1}{unit}")
     } else {
@@ -78,6 +84,11 @@ mod tests {
             ("mebibytes", bytes(Bytes(52_428_800)), "50.0M"),
             ("hundreds", bytes(Bytes(209_715_200)), "200M"),
             ("largest", bytes(Bytes(u64::MAX)), "16384P"),
+            (
+                "with its unit",
+                byte_rate_with_unit(PerSecond::over(25_062_400, second).unwrap()),
+                "23.9 MiB/s",
+            ),
             ("slow rate", rate(PerSecond::over(1, Duration::from_secs(3)).unwrap()), "0.3"),
             ("fast rate", rate(PerSecond::over(4_312, second).unwrap()), "4.3k"),
             ("seconds", age(59), "59s"),

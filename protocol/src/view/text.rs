@@ -6,7 +6,7 @@ use super::{
 };
 use crate::loss::CutBy;
 use comfy_table::{CellAlignment, ContentArrangement, presets};
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 /// How the text may look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,12 +111,22 @@ pub fn about(meta: &MetaView) -> Vec<String> {
         }
     }
     if meta.redacted > 0 {
-        lines.push(format!("{} secrets taken out of texts", meta.redacted));
+        lines.push(format!("secrets taken out of texts: {}", meta.redacted));
     }
-    for (path, reason) in &meta.not_measured {
-        lines.push(format!("not measured: {path}: {reason}"));
-    }
+    lines.extend(not_measured(&meta.not_measured));
     lines
+}
+
+/// One line for each reason, with all that is not measured for it.
+fn not_measured(reasons: &BTreeMap<String, String>) -> Vec<String> {
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (path, reason) in reasons {
+        by_reason.entry(reason).or_default().push(path);
+    }
+    by_reason
+        .iter()
+        .map(|(reason, paths)| format!("not measured: {}: {reason}", paths.join(", ")))
+        .collect()
 }
 
 fn cut(line: &str, width: Option<u16>) -> String {
@@ -147,6 +157,16 @@ mod tests {
         table.rows.push(vec!["abcdefgh".to_owned()]);
         let style = Style { color: false, width: Some(5) };
         assert_eq!(layout(&table, style), "NAME\nabcd…\n");
+    }
+
+    #[test]
+    fn a_reason_is_given_once() {
+        let reasons = [("a", "off"), ("b", "off"), ("c", "gone")]
+            .map(|(path, reason)| (path.to_owned(), reason.to_owned()));
+        assert_eq!(
+            not_measured(&reasons.into()),
+            ["not measured: c: gone", "not measured: a, b: off"]
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use protocol::{
     instruments::process_inspect::{Report, WaitKind},
     observed::Observed,
     units::PerSecond,
+    view::quantity,
 };
 
 /// A rule looks at a report and says what it found.
@@ -148,26 +149,34 @@ fn blocked_pct(report: &Report, kinds: &[WaitKind]) -> f64 {
 fn blocked_on_io(report: &Report) -> Finding {
     const WORTH_NAMING_PCT: f64 = 10.0;
     let rate = |value: &Observed<PerSecond>| value.known().map_or(0.0, |rate| rate.get());
-    let written = rate(&report.io.storage_write_bytes_per_s);
-    let read = rate(&report.io.storage_read_bytes_per_s);
+    let written = &report.io.storage_write_bytes_per_s;
+    let read = &report.io.storage_read_bytes_per_s;
     let seen = blocked_pct(report, &[WaitKind::Storage]);
     let unseen = blocked_pct(report, &[WaitKind::TooShortToSee]);
     let host = report.host.io_pressure_pct.known().map_or(100.0, |share| share.get());
-    let moves_data = written + read > 0.0 || seen > 0.0;
+    let moves_data = rate(written) + rate(read) > 0.0 || seen > 0.0;
     let short = if moves_data { unseen.min((host - seen).max(0.0)) } else { 0.0 };
     let blocked = (seen + short).min(100.0);
     if blocked < WORTH_NAMING_PCT {
         return fails();
     }
-    let mut evidence = format!(
-        "it was blocked on storage for {blocked:.0} % of the window; storage: {read:.0} bytes/s \
-         read, {written:.0} bytes/s written"
-    );
+    let mut evidence = format!("it was blocked on storage for {blocked:.0} % of the window");
+    for (rate, done) in [(read, "read from"), (written, "written to")] {
+        match rate {
+            Observed::Known(rate) => {
+                let rate = quantity::byte_rate_with_unit(*rate);
+                evidence.push_str(&format!("; {rate} {done} it"));
+            }
+            Observed::Unknown(_) => {
+                evidence.push_str(&format!("; what it has {done} it was not measured"));
+            }
+        }
+    }
     if short >= WORTH_NAMING_PCT {
-        let waits = rate(&report.cpu.voluntary_switches_per_s);
-        evidence.push_str(&format!(
-            "; {short:.0} % of it in waits too short to be seen, {waits:.0} waits/s of any kind"
-        ));
+        evidence.push_str(&format!("; {short:.0} % of the window in waits too short to be seen"));
+        if let Observed::Known(waits) = report.cpu.voluntary_switches_per_s {
+            evidence.push_str(&format!(", {:.0} waits/s of any kind", waits.get()));
+        }
     }
     Finding::Holds { weight: blocked, evidence }
 }

@@ -131,9 +131,9 @@ fn counters(report: &Report) -> Table {
 
 fn cgroup_line(cgroup: &super::Cgroup) -> String {
     format!(
-        "{}: quota {} processors, throttled in {}; memory {} (limit {})",
+        "{}: quota {}, throttled in {}; memory {} (limit {})",
         or_unknown(&cgroup.path, ToString::to_string),
-        or_unknown(&cgroup.cpu_quota_cores, |cores| format!("{cores:.2}")),
+        or_unknown(&cgroup.cpu_quota_cores, |cores| format!("{cores:.2} processors")),
         or_unknown(&cgroup.throttling, |throttling| format!(
             "{} of {} periods for {} ms",
             throttling.throttled_periods, throttling.periods, throttling.throttled_ms
