@@ -30,6 +30,7 @@ pub struct Cli {
 
 /// What holds for every command.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "For every command")]
 pub struct Common {
     /// Machine to look at: local, or ssh:user@host:port [default: local]
     #[arg(long, global = true, value_name = "TARGET")]
@@ -73,8 +74,10 @@ pub struct Common {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve an AI agent: speak MCP on stdin and stdout
+    #[command(after_help = AFTER_SERVE_HELP)]
     Serve,
     /// Ask one question and print the answer
+    #[command(after_help = AFTER_CALL_HELP)]
     Call {
         /// Tool to ask; `sysmcp tools` lists them
         tool: String,
@@ -134,6 +137,24 @@ impl Common {
         }
     }
 }
+
+const AFTER_SERVE_HELP: &str = "\
+An AI agent's client starts it. Most clients are told so like this:
+  {\"mcpServers\": {\"web-1\": {
+    \"command\": \"sysmcp\", \"args\": [\"--target\", \"ssh:deploy@web-1\", \"serve\"]}}}
+
+It answers the client at once and connects at the first call. ssh can ask nobody then: log in once
+by hand, so that the host key is known, and have the key in an agent (ssh-add) if it wants a
+passphrase.";
+
+const AFTER_CALL_HELP: &str = "\
+Examples:
+  sysmcp call process_list
+  sysmcp --target ssh:deploy@web-1 call process_list --params '{\"sort\":\"write\",\"limit\":5}'
+  sysmcp --target ssh:deploy@web-1 call process_list --params '{\"group_by\":\"container\"}'
+  sysmcp --target ssh:deploy@web-1 call process_inspect --params '{\"pid\":4711}' --json
+
+Each call connects, asks, and leaves nothing behind. Ctrl-C stops it on the target too.";
 
 fn after_help() -> String {
     let mut text = String::from(

@@ -186,11 +186,14 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// When what is left cannot be written down.
+    /// When what is left cannot be told, or not be written down.
     pub async fn stop(&self, reporter: &dyn Reporter) -> Result<Option<Stopped>, GateError> {
         let Some(session) = self.session.lock().await.take() else { return Ok(None) };
         // A call that still holds the session was dropped already, or is about to be.
-        let Some(session) = owned(session).await else { return Ok(None) };
+        let Some(session) = owned(session).await else {
+            let problem = "a call does not let go of the session; there is no receipt";
+            return Err(GateError::Defect(problem.to_owned()));
+        };
         let stopped = session.stop(reporter).await;
         self.write_stopped(&stopped)?;
         Ok(Some(stopped))

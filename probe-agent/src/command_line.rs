@@ -29,7 +29,7 @@ pub struct Question {
     pub json: bool,
 }
 
-/// The agent's version, and the wire format it speaks.
+/// The version text.
 pub const VERSION: &str = concat!("probe-agent ", env!("CARGO_PKG_VERSION"), "\n");
 
 /// The help text.
@@ -114,8 +114,50 @@ pub enum Error {
 }
 
 #[cfg(test)]
+#[path = "../../fixtures/documents.rs"]
+mod documents;
+#[cfg(test)]
+#[path = "../../fixtures/golden.rs"]
+mod golden;
+
+#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit;
+    use std::fmt::Write as _;
+
+    #[test]
+    fn it_is_documented() {
+        let mut text = format!(
+            "# The command line of probe-agent\n\n{}\n\n```text\n{HELP}```\n\nExit codes:\n\n\
+             | code | |\n|---:|---|\n",
+            documents::GENERATED
+        );
+        for (code, meaning) in exit::ALL {
+            writeln!(text, "| {code} | {meaning} |").unwrap();
+        }
+        golden::assert_golden("docs/commands/probe-agent.md", &text);
+    }
+
+    #[test]
+    fn every_command_in_the_documents_is_understood() {
+        let commands = documents::commands("probe-agent");
+        assert!(!commands.is_empty());
+        for documents::Documented { place, words } in commands {
+            if words.len() > 1
+                && let Err(error) = parse(words.into_iter().map(OsString::from))
+            {
+                panic!("{place}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_tool() {
+        for id in protocol::InstrumentId::ALL {
+            assert!(HELP.contains(&format!("\n  {} ", id.name())), "{}", id.name());
+        }
+    }
 
     fn parsed(arguments: &[&str]) -> Result<Command, String> {
         let words = std::iter::once("probe-agent").chain(arguments.iter().copied());

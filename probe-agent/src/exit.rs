@@ -18,3 +18,17 @@ pub const CHANNEL_CLOSED: i32 = 73;
 pub const SILENCE: i32 = 74;
 /// What came was not a frame of this build.
 pub const BAD_FRAME: i32 = 76;
+
+/// Every code with its meaning, for the documentation.
+#[cfg(test)]
+pub const ALL: [(i32, &str); 9] = [
+    (STOPPED, "done as asked"),
+    (NO_ANSWER, "the tool gave an error instead of an answer"),
+    (USAGE, "the command line was not understood"),
+    (DEFECT, "a defect of the agent"),
+    (CANNOT_START, "it could not start"),
+    (ORPHANED, "its parent ended while it was starting"),
+    (CHANNEL_CLOSED, "the channel was closed"),
+    (SILENCE, "nothing came from the controller for too long"),
+    (BAD_FRAME, "what came was not a frame of this build"),
+];

@@ -201,7 +201,7 @@ fn every_message_has_its_bytes() {
     for observed in reasons() {
         text.push_str(&line(&format!("{observed:?}"), &observed));
     }
-    golden::assert_golden("wire.txt", &text);
+    golden::assert_golden("fixtures/golden/wire.txt", &text);
 }
 
 #[test]

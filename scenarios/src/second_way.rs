@@ -119,7 +119,9 @@ pub fn left_after(sshd: &Sshd, before: &[Seen], patience: Duration) -> Result<Ve
 }
 
 fn run(sshd: &Sshd, script: &str) -> Result<String> {
-    let output = sshd.ssh().arg(script).output().context("could not run ssh")?;
+    // Whatever the login shell is.
+    let through = format!("exec sh -c '{script}'");
+    let output = sshd.ssh().arg(through).output().context("could not run ssh")?;
     anyhow::ensure!(
         output.status.success(),
         "the second way in failed: {}",

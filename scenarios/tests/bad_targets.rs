@@ -135,6 +135,22 @@ fn a_login_that_talks_first_is_no_obstacle() {
     assert!(answer.get("processes").is_some_and(Value::is_array));
 }
 
+#[test]
+fn any_login_shell_passes_the_start_on() {
+    for shell in ["fish", "tcsh", "busybox sh", "dash"] {
+        let program = shell.split(' ').next().unwrap();
+        if Command::new(program).arg("--help").output().is_err() {
+            not_run("login shells", program);
+            continue;
+        }
+        let through = format!("ForceCommand exec {shell} -c \"$SSH_ORIGINAL_COMMAND\"");
+        let sshd = Sshd::start(&server_lines(&[&through])).unwrap();
+        let answer = Sysmcp::over(&sshd).unwrap().answer("process_list", &json!({"limit": 1}));
+        assert!(answer.unwrap().get("processes").is_some_and(Value::is_array), "{shell}");
+        assert_nothing_left(&sshd);
+    }
+}
+
 /// A folder with agents of which one byte, or all of them, differ from what their digest says.
 struct Altered {
     folder: tempfile::TempDir,

@@ -7,7 +7,7 @@ use anyhow::Result;
 pub fn run() -> Result<()> {
     shell::run(cargo().args(["build", "--workspace", "--quiet"]))?;
     let mut tests = cargo();
-    tests.args(["test", "--workspace", "--exclude", "scenarios", "--quiet"]);
+    tests.args(["test", "--workspace", "--exclude", "scenarios", "--quiet", "--no-fail-fast"]);
     shell::run(tests.env("SYSMCP_BLESS", "1"))?;
     println!("written; read the difference with `git diff` before you commit it");
     Ok(())

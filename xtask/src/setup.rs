@@ -29,7 +29,10 @@ pub const FOR_A_TARGET: [Program; 6] = [
 ];
 
 /// For the tests: what users would type instead, and the clients they use.
-pub const FOR_TESTS: [Program; 5] = [
+pub const FOR_TESTS: [Program; 8] = [
+    program("fish", "fish"),
+    program("tcsh", "tcsh"),
+    program("busybox", "busybox"),
     program("top", "procps"),
     program("pidstat", "sysstat"),
     program("python3", "python3-venv"),

@@ -81,3 +81,72 @@ fn in_order(
     }
     Ok(object)
 }
+
+#[cfg(test)]
+#[path = "../../../fixtures/golden.rs"]
+mod golden;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::{
+        InstrumentId,
+        artifact::ArtifactId,
+        instruments::example,
+        loss::{CutBy, Lost, Overhead, Truncation},
+        message::{Engine, Meta},
+        units::Percent,
+        view::text::{self, Style},
+    };
+
+    /// The example of an instrument, as it comes out of the gate.
+    fn rendered(id: InstrumentId) -> Rendered {
+        let (request, item, report) = example(id);
+        let measures = request.window_ms() > 0;
+        let is_cut = id == InstrumentId::ProcessList;
+        let cut = Truncation {
+            shown: 1,
+            total: 212,
+            weight_cut_pct: Percent::of(3.1, 100.0),
+            cut_by: CutBy::Limit,
+        };
+        let meta = Meta {
+            engine: Engine::Procfs,
+            window_ms: measures.then_some(1003),
+            truncation: if is_cut { cut } else { Truncation::none(1) },
+            artifact: measures.then_some(ArtifactId(0x0bad_cafe)),
+            lost: Lost { vanished: u64::from(is_cut), malformed: 0, items: 0 },
+            overhead: Overhead { agent_cpu_ms: 4.5, target_pause_us_max: 0 },
+            redacted: u32::from(is_cut),
+        };
+        let target = "ssh:deploy@web-1".parse().unwrap();
+        let answer = Answer { report: Box::new(report), meta };
+        let question = Question { request, budget: protocol::budget::Budget::default() };
+        let mut stream = Stream::of(id);
+        if let Some(item) = item {
+            stream.accept(item);
+        }
+        Rendered::new(&target, &question, answer, &stream, false).unwrap()
+    }
+
+    #[test]
+    fn an_answer_reads_as_it_did() {
+        for id in InstrumentId::ALL {
+            let rendered = rendered(*id);
+            let path = |kind| format!("fixtures/golden/answers/{}.{kind}", id.name());
+            let shown = text::answer(&rendered.tables, &rendered.meta, Style::PLAIN);
+            golden::assert_golden(&path("txt"), &shown);
+            let object = serde_json::to_string_pretty(&rendered.object).unwrap();
+            golden::assert_golden(&path("json"), &format!("{object}\n"));
+        }
+    }
+
+    #[test]
+    fn structure_and_text_hold_the_same() {
+        for id in InstrumentId::ALL {
+            let rendered = rendered(*id);
+            let text: Value = serde_json::from_str(&rendered.text).unwrap();
+            assert_eq!(text, Value::Object(rendered.object), "{}", id.name());
+        }
+    }
+}

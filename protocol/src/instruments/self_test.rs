@@ -49,10 +49,10 @@ impl Instrument for SelfTest {
 
     fn example() -> Exchange<Self> {
         Exchange {
-            request: Request { artifact_bytes: 4, ..Request::default() },
+            request: Request { count: 0, artifact: Some(ArtifactId(7)), ..Request::default() },
             item: Some(Item::Bytes { offset: 0, bytes: vec![0, 1, 2, 3] }),
             report: Report {
-                counted: 3,
+                counted: 0,
                 artifact_bytes: 4,
                 artifact_sha256: HostText::new(
                     b"054edec1d0211f624fed0cbca9d4f9400b0e491c43742af2c5b0abebf0c990d8",

@@ -102,9 +102,9 @@ pub fn about(meta: &MetaView) -> Vec<String> {
     }
     let lost = &meta.lost;
     for (count, what) in [
-        (lost.vanished, "ended before they could be read"),
-        (lost.malformed, "kernel files were not understood"),
-        (lost.items, "streamed items were dropped"),
+        (lost.vanished, "that ended before being read"),
+        (lost.malformed, "kernel files that were not understood"),
+        (lost.items, "streamed items that were dropped"),
     ] {
         if count > 0 {
             lines.push(format!("lost: {count} {what}"));

@@ -51,7 +51,7 @@ fn process(report: &Report) -> Table {
                     process.start_ticks
                 ),
             ),
-            ("state", format!("{}, {} threads", process.state.letter(), process.threads)),
+            ("state", format!("{}, threads {}", process.state.letter(), process.threads)),
         ],
     )
 }
