@@ -34,6 +34,22 @@ fn it_shakes_hands_at_once_and_connects_later() {
 }
 
 #[test]
+fn the_list_is_the_one_that_is_documented() {
+    let sysmcp = unreachable().with(&["--toolsets", "diagnose,selftest"]);
+    let mut client = Client::start(sysmcp.command()).unwrap();
+    let list = client.request("tools/list", &json!({}), SECOND).unwrap();
+    let golden = include_str!("../../fixtures/golden/tools.json");
+    let golden: Vec<Value> = serde_json::from_str(golden).unwrap();
+    let listed = list["tools"].as_array().unwrap();
+    assert_eq!(listed.len(), golden.len());
+    for (listed, golden) in listed.iter().zip(&golden) {
+        for field in ["name", "title", "description", "inputSchema", "outputSchema"] {
+            assert_eq!(listed[field], golden[field], "{field} of {}", golden["name"]);
+        }
+    }
+}
+
+#[test]
 fn structure_and_text_say_the_same() {
     let mut client = Client::start(Sysmcp::local().unwrap().command()).unwrap();
     let result = client.call("process_list", &json!({"window_ms": 200}), 20 * SECOND).unwrap();

@@ -205,7 +205,7 @@ pub struct ProcessRow {
     pub container: Observed<HostText>,
     /// State at the end of the window.
     pub state: State,
-    /// Whether it started inside the window. Its rates then are over its own life.
+    /// Whether it started inside the window. Its rates are over the whole window all the same.
     pub born: bool,
     /// Processor time, in percent of one processor.
     pub cpu_pct: Percent,
@@ -312,7 +312,8 @@ pub struct GroupRow {
     pub system_pct: Percent,
     /// Processor time of their children that ended in the window, in percent of one processor.
     pub children_cpu_pct: Percent,
-    /// What ranked them, where it is neither of the above: the sum over their processes.
+    /// What ranked them, in the unit of that column: the sum over their processes, or the largest
+    /// where a sum means nothing.
     pub ranked_by: Observed<f64>,
     /// Resident memory of the largest process. Resident memory must not be added up.
     pub rss_largest_bytes: Bytes,

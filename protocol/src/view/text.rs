@@ -44,15 +44,24 @@ pub fn answer(tables: &[Table], meta: &MetaView, style: Style) -> String {
     text
 }
 
+/// Characters of the last column that a narrow terminal is to have room for.
+const LAST_COLUMN: usize = 24;
+
 /// One table, laid out.
 pub fn layout(table: &Table, style: Style) -> String {
     let mut text = String::new();
+    let width = style.width.map_or(usize::MAX, usize::from);
+    let (table, without) = table.fitted(width, LAST_COLUMN);
     if !table.title.is_empty() {
         text.push_str(&style.heading(&table.title));
         text.push('\n');
     }
     let mut grid = comfy_table::Table::new();
     grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    if let (true, Some(width)) = (table.columns.is_empty(), style.width) {
+        // Facts are read, not compared: they go on in the next line, and none is cut off.
+        grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
     if !table.columns.is_empty() {
         grid.set_header(table.columns.iter().map(|column| column.heading));
     }
@@ -71,6 +80,11 @@ pub fn layout(table: &Table, style: Style) -> String {
         } else {
             text.push_str(&line);
         }
+        text.push('\n');
+    }
+    if !without.is_empty() {
+        let line = format!("no room here for {}", without.join(", "));
+        text.push_str(&style.faint(&cut(&line, style.width)));
         text.push('\n');
     }
     text
@@ -157,6 +171,24 @@ mod tests {
         table.rows.push(vec!["abcdefgh".to_owned()]);
         let style = Style { color: false, width: Some(5) };
         assert_eq!(layout(&table, style), "NAME\nabcd…\n");
+    }
+
+    #[test]
+    fn a_narrow_terminal_does_without_what_matters_least_and_is_told() {
+        let mut table = Table::with_columns("", &["PID", "RSS", "AGE", "<NAME"]);
+        table.rows.push(["7", "50.0M", "21d0h", "worker"].map(str::to_owned).to_vec());
+        table.dispensable = vec!["AGE", "RSS"];
+        let shown = |width| layout(&table, Style { color: false, width: Some(width) });
+        assert_eq!(shown(25), "PID    RSS    AGE  NAME\n  7  50.0M  21d0h  worker\n");
+        assert_eq!(shown(24), "PID    RSS  NAME\n  7  50.0M  worker\nno room here for AGE\n");
+        assert_eq!(shown(12), "PID  NAME\n  7  worker\nno room her…\n");
+    }
+
+    #[test]
+    fn a_fact_goes_on_in_the_next_line() {
+        let table = Table::facts("", [("memory", "resident 1.3M, own 92.0K".to_owned())]);
+        let style = Style { color: false, width: Some(24) };
+        assert_eq!(layout(&table, style), "memory  resident 1.3M,\n        own 92.0K\n");
     }
 
     #[test]

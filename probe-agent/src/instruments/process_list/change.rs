@@ -34,8 +34,9 @@ pub(super) struct Change {
     pub(super) state: State,
     pub(super) is_kernel_thread: bool,
     pub(super) born: bool,
-    /// The time over which it was seen: between the two passes, or since its birth.
-    pub(super) seen: Duration,
+    /// The window as it was measured for it: between the two passes. Also for one that was born in
+    /// between: what a hundred short-lived ones used must add up to what the processors did.
+    pub(super) window: Duration,
     /// How old it is at the later pass.
     pub(super) age: Duration,
     pub(super) user: Duration,
@@ -65,7 +66,7 @@ pub(super) struct HostChange {
 impl Change {
     /// What it counts for in a ranking by `column`; larger ranks higher.
     pub(super) fn weight(&self, column: Column) -> f64 {
-        let share = |time: Duration| per(time.as_secs_f64(), self.seen);
+        let share = |time: Duration| per(time.as_secs_f64(), self.window);
         match column {
             Column::Cpu => share(self.user + self.system),
             Column::User => share(self.user),
@@ -73,12 +74,12 @@ impl Change {
             Column::ChildrenCpu => share(self.children),
             Column::Rss => self.resident_pages as f64,
             Column::Threads => f64::from(self.threads),
-            Column::MinorFaults => per(self.minor_faults as f64, self.seen),
-            Column::MajorFaults => per(self.major_faults as f64, self.seen),
+            Column::MinorFaults => per(self.minor_faults as f64, self.window),
+            Column::MajorFaults => per(self.major_faults as f64, self.window),
             Column::Youngest => 1.0 / self.age.as_secs_f64().max(0.001),
             Column::RunDelay | Column::Read | Column::Write | Column::Switches => {
                 let growth = self.ranked.as_ref().and_then(Observed::known);
-                growth.map_or(-1.0, |growth| per(*growth as f64, self.seen))
+                growth.map_or(-1.0, |growth| per(*growth as f64, self.window))
             }
         }
     }
@@ -110,7 +111,7 @@ impl Changes {
                 }
                 None => None,
             };
-            processes.push(change(sample, before, last));
+            processes.push(change(sample, before, first, last));
         }
         died.extend(earlier);
         // Of processes that weigh the same, mostly nothing, the larger ones are of more interest.
@@ -126,11 +127,11 @@ impl Changes {
     }
 }
 
-fn change(sample: &Sample, before: Option<&Sample>, last: &Scan) -> Change {
+fn change(sample: &Sample, before: Option<&Sample>, first: &Scan, last: &Scan) -> Change {
     // A process that was not there before has done since its birth all that its counters say.
     let age = (last.began_since_boot + sample.at.saturating_sub(last.began))
         .saturating_sub(clock::ticks(sample.start_ticks));
-    let seen = before.map_or(age, |before| sample.at.saturating_sub(before.at));
+    let window = sample.at.saturating_sub(before.map_or(first.began, |before| before.at));
     let grown =
         |counter: fn(&Sample) -> u64| counter(sample).saturating_sub(before.map_or(0, counter));
     Change {
@@ -140,7 +141,7 @@ fn change(sample: &Sample, before: Option<&Sample>, last: &Scan) -> Change {
         state: State::from_letter(sample.state),
         is_kernel_thread: sample.is_kernel_thread,
         born: before.is_none(),
-        seen,
+        window,
         age,
         user: clock::ticks(grown(|sample| sample.user_ticks)),
         system: clock::ticks(grown(|sample| sample.system_ticks)),
@@ -212,23 +213,7 @@ mod tests {
     use super::*;
 
     fn sample(pid: u32, start_ticks: u64, parent_pid: u32, at_ms: u64) -> Sample {
-        Sample {
-            pid,
-            start_ticks,
-            parent_pid,
-            state: b'S',
-            is_kernel_thread: false,
-            user_ticks: 0,
-            system_ticks: 0,
-            children_ticks: 0,
-            minor_faults: 0,
-            major_faults: 0,
-            threads: 1,
-            resident_pages: 1,
-            name: 0..0,
-            ranked: None,
-            at: Duration::from_millis(at_ms),
-        }
+        Sample { parent_pid, ..Sample::idle(pid, start_ticks, Duration::from_millis(at_ms)) }
     }
 
     fn scan(at_ms: u64, samples: Vec<Sample>) -> Scan {
@@ -261,9 +246,10 @@ mod tests {
         let changes = Changes::between(&first, &scan(101_000, vec![new]));
         let [process] = changes.processes.as_slice() else { panic!("one process") };
         assert!(process.born && changes.died == 1);
-        // Born half a second before it was read: a quarter second of time is half of its life.
-        assert_eq!(process.seen, Duration::from_millis(500));
-        assert_eq!(process.weight(Column::Cpu), 0.5);
+        // Born half a second before it was read, it used a quarter of the window, not half.
+        assert_eq!(process.age, Duration::from_millis(500));
+        assert_eq!(process.window, Duration::from_secs(1));
+        assert_eq!(process.weight(Column::Cpu), 0.25);
     }
 
     #[test]

@@ -65,6 +65,18 @@ pub(super) struct Counters {
 }
 
 impl Counters {
+    /// Those of a process that was born in the window, at its beginning: it had done nothing.
+    pub(super) const fn at_birth(at: Duration) -> Self {
+        Self {
+            run_delay_ns: Observed::Known(0),
+            read_bytes: Observed::Known(0),
+            write_bytes: Observed::Known(0),
+            voluntary: Observed::Known(0),
+            involuntary: Observed::Known(0),
+            at,
+        }
+    }
+
     /// Reads them now.
     pub(super) fn read(pid: u32, threads: u32, context: &Context<'_>) -> Self {
         let files = ProcessFiles { pid, context };

@@ -147,3 +147,38 @@ fn unknown_reason(members: &[&Change]) -> Reason {
         })
         .unwrap_or(Reason::NotStored)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instruments::process_list::{
+        change::Changes,
+        scan::{Sample, Scan},
+    };
+
+    #[test]
+    fn many_that_lived_shortly_do_not_outrank_one_that_ran_all_the_time() {
+        let second = Duration::from_secs(1);
+        let process = |pid, start_ticks, user_ticks, at| Sample {
+            user_ticks,
+            ..Sample::idle(pid, start_ticks, at)
+        };
+        let steady = process(1, 10, 0, second);
+        let first = Scan::of(vec![steady], second, second);
+        let mut samples = vec![process(1, 10, 90, second * 2)];
+        // Each of them used the 10 ms of its life.
+        samples.extend((2..12).map(|pid| process(pid, 199, 1, second * 2)));
+        let mut changes =
+            Changes::between(&first, &Scan::of(samples, second * 2, second * 2)).processes;
+        for change in &mut changes {
+            let group = if change.pid == 1 { "steady" } else { "shortlived" };
+            change.group = Some(HostText::new(group.as_bytes()));
+        }
+        let groups = add_up(&changes, Column::Cpu, second);
+        let weights: Vec<_> = groups
+            .iter()
+            .map(|group| (group.row.cpu_pct.get(), group.row.ranked_by.clone()))
+            .collect();
+        assert_eq!(weights, [(10.0, Observed::Known(10.0)), (90.0, Observed::Known(90.0))]);
+    }
+}

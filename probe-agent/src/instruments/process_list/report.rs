@@ -221,8 +221,8 @@ fn row(
     request: &Request,
     context: &Context<'_>,
 ) -> (ProcessRow, u32) {
-    let share = |time| Percent::of_time(time, change.seen).unwrap_or_default();
-    let rate = |count| PerSecond::over(count, change.seen).unwrap_or_default();
+    let share = |time| Percent::of_time(time, change.window).unwrap_or_default();
+    let rate = |count| PerSecond::over(count, change.window).unwrap_or_default();
     let rates = Rates::of(change, details, request, context);
     let Placement { service, container } = Placement::of(change.pid, context);
     let (command, redacted) = command(change, context);
@@ -271,20 +271,24 @@ impl Rates {
                 Self::between(begun, &Counters::read(change.pid, change.threads, context))
             }
             None if request.artifact.is_some() => Self::unknown(&Reason::NotStored),
+            None if change.born => {
+                let now = Counters::read(change.pid, change.threads, context);
+                Self::between(&Counters::at_birth(now.at.saturating_sub(change.window)), &now)
+            }
             None => Self::unknown(&Reason::NoBaseline),
         };
         // The column that ranks was read for every process, over the whole window.
         if let Some(ranked) = change.ranked.clone() {
             let rate = |ranked: Observed<u64>| {
                 ranked.and_then(|growth| {
-                    PerSecond::over(growth, change.seen).ok_or(Reason::EmptyWindow)
+                    PerSecond::over(growth, change.window).ok_or(Reason::EmptyWindow)
                 })
             };
             match request.sort {
                 Column::Read => rates.read = rate(ranked),
                 Column::Write => rates.write = rate(ranked),
                 Column::RunDelay => {
-                    rates.run_delay_pct = ranked.and_then(|ns| delay(ns, change.seen));
+                    rates.run_delay_pct = ranked.and_then(|ns| delay(ns, change.window));
                 }
                 Column::Switches
                 | Column::Cpu

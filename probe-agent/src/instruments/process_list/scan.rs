@@ -168,6 +168,30 @@ fn sample(pid: u32, stat: &PidStat<'_>, name: std::ops::Range<u32>) -> Sample {
 }
 
 #[cfg(test)]
+impl Sample {
+    /// A process that was made up and has done nothing.
+    pub(super) const fn idle(pid: u32, start_ticks: u64, at: Duration) -> Self {
+        Self {
+            pid,
+            start_ticks,
+            parent_pid: 1,
+            state: b'S',
+            is_kernel_thread: false,
+            user_ticks: 0,
+            system_ticks: 0,
+            children_ticks: 0,
+            minor_faults: 0,
+            major_faults: 0,
+            threads: 1,
+            resident_pages: 1,
+            name: 0..0,
+            ranked: None,
+            at,
+        }
+    }
+}
+
+#[cfg(test)]
 impl Scan {
     /// A pass that was made up.
     pub(super) fn of(samples: Vec<Sample>, began: Duration, began_since_boot: Duration) -> Self {

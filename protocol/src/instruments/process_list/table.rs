@@ -1,6 +1,6 @@
 //! The ranking as tables.
 
-use super::{GroupRow, ProcessRow, Report};
+use super::{Column, GroupRow, ProcessRow, Report};
 use crate::view::{
     quantity::{age, byte_rate, bytes, or_unknown, percent, rate},
     table::Table,
@@ -8,7 +8,7 @@ use crate::view::{
 
 pub(super) fn tables(report: &Report) -> Vec<Table> {
     let list = if report.groups.is_empty() {
-        processes(&report.processes)
+        processes(&report.processes, report.sorted_by)
     } else {
         groups(&report.groups)
     };
@@ -49,14 +49,42 @@ fn host(report: &Report) -> Table {
     )
 }
 
-fn processes(rows: &[ProcessRow]) -> Table {
+/// The heading under which what the rows are sorted by stands.
+const fn heading(column: Column) -> &'static str {
+    match column {
+        Column::Cpu => "%CPU",
+        Column::User => "%USR",
+        Column::System => "%SYS",
+        Column::ChildrenCpu => "%CHILD",
+        Column::RunDelay => "%DELAY",
+        Column::Rss => "RSS",
+        Column::Threads => "THR",
+        Column::MinorFaults => "MINFL/S",
+        Column::MajorFaults => "MAJFL/S",
+        Column::Read => "READ/S",
+        Column::Write => "WRITE/S",
+        Column::Switches => "CSW/S",
+        Column::Youngest => "AGE",
+    }
+}
+
+fn processes(rows: &[ProcessRow], sorted_by: Column) -> Table {
+    let is_minor = sorted_by == Column::MinorFaults;
+    let faults = heading(if is_minor { Column::MinorFaults } else { Column::MajorFaults });
     let mut table = Table::with_columns(
         "",
         &[
-            "PID", "<USER", "<S", "%CPU", "%USR", "%SYS", "%DELAY", "%CHILD", "RSS", "THR",
-            "MAJFL/S", "READ/S", "WRITE/S", "CSW/S", "AGE", "<WHERE", "<COMMAND",
+            "PID", "<USER", "<S", "%CPU", "%USR", "%SYS", "%DELAY", "%CHILD", "RSS", "THR", faults,
+            "READ/S", "WRITE/S", "CSW/S", "AGE", "<WHERE", "<COMMAND",
         ],
     );
+    table.dispensable = [
+        "%CHILD", "MAJFL/S", "THR", "AGE", "CSW/S", "%USR", "%SYS", "WHERE", "READ/S", "WRITE/S",
+        "%DELAY", "RSS", "USER",
+    ]
+    .into_iter()
+    .filter(|dispensable| *dispensable != heading(sorted_by))
+    .collect();
     for row in rows {
         let switches =
             row.voluntary_switches_per_s.clone().zip(row.involuntary_switches_per_s.clone());
@@ -73,7 +101,7 @@ fn processes(rows: &[ProcessRow]) -> Table {
             percent(row.children_cpu_pct),
             bytes(row.rss_bytes),
             row.threads.to_string(),
-            rate(row.major_faults_per_s),
+            rate(if is_minor { row.minor_faults_per_s } else { row.major_faults_per_s }),
             or_unknown(&row.read_bytes_per_s, |value| byte_rate(*value)),
             or_unknown(&row.write_bytes_per_s, |value| byte_rate(*value)),
             or_unknown(&switches, |(left, right)| format!("{:.0}", left.get() + right.get())),
@@ -103,6 +131,7 @@ fn groups(rows: &[GroupRow]) -> Table {
             "<TOP",
         ],
     );
+    table.dispensable = vec!["MAJFL/S", "%CHILD", "THR", "LARGEST RSS", "%USR", "%SYS", "TOP PID"];
     for row in rows {
         table.rows.push(vec![
             row.name.as_ref().map_or_else(|| "(none)".to_owned(), ToString::to_string),
