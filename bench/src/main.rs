@@ -56,6 +56,18 @@ fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// User and system time in a `stat` file, in seconds; `first` is the number of the first of the two
+/// fields in proc_pid_stat(5): 14 for the process itself, 16 for children it waited for.
+fn cpu_s(stat: &str, first: usize) -> Result<f64> {
+    const TICKS_PER_S: f64 = 100.0;
+    const FIELD_AFTER_NAME: usize = 3;
+    let stat = std::fs::read_to_string(stat)?;
+    let (_, rest) = stat.rsplit_once(')').context("no name in stat")?;
+    let fields = rest.split_whitespace().skip(first - FIELD_AFTER_NAME).take(2);
+    let ticks = fields.filter_map(|field| field.parse::<f64>().ok()).sum::<f64>();
+    Ok(ticks / TICKS_PER_S)
+}
+
 /// The programs that are measured, as they are released.
 struct Programs {
     sysmcp: PathBuf,

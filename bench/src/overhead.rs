@@ -59,14 +59,7 @@ fn worker(log: &std::path::Path) -> Result<u64> {
         .context("the audit log names no worker")
 }
 
+/// Processor time that a process used itself, in milliseconds.
 fn cpu_ms(pid: u64) -> Result<f64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let (_, rest) = stat.rsplit_once(')').context("no name in stat")?;
-    let ticks: f64 = rest
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .filter_map(|field| field.parse::<f64>().ok())
-        .sum();
-    Ok(ticks * 10.0)
+    Ok(crate::cpu_s(&format!("/proc/{pid}/stat"), 14)? * 1e3)
 }

@@ -3,7 +3,6 @@
 use crate::{Programs, table};
 use anyhow::{Context as _, Result};
 use std::{
-    fs,
     process::{Child, Command, Stdio},
     time::Instant,
 };
@@ -105,13 +104,5 @@ fn once(row: &mut Row) -> Result<()> {
 
 /// Processor time of this process's children that were waited for, in seconds.
 fn children_cpu_s() -> Result<f64> {
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    let (_, rest) = stat.rsplit_once(')').context("no name in stat")?;
-    let ticks: f64 = rest
-        .split_whitespace()
-        .skip(13)
-        .take(2)
-        .filter_map(|field| field.parse::<f64>().ok())
-        .sum();
-    Ok(ticks / 100.0)
+    crate::cpu_s("/proc/self/stat", 16)
 }

@@ -138,6 +138,15 @@ define_faults! {
     NoisyNeighbour, noisy_neighbour;
 }
 
+/// Work that one worker does without a pause, so that how much it gets done is up to the processor.
+fn compute_in_one(worker: &Worker<'_>) {
+    if worker.index > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    } else {
+        compute(500);
+    }
+}
+
 /// Computes for about so long on a processor that is free.
 pub(crate) fn compute(micros: u64) {
     let mut value = 1_u64;

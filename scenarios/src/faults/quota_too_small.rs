@@ -1,6 +1,6 @@
 //! The service's cgroup may use a fifth of a processor, and the work needs a whole one.
 
-use super::{Behaviour, Needs, Surroundings, Truth, Worker, compute};
+use super::{Behaviour, Needs, Surroundings, Truth, Worker, compute_in_one};
 use anyhow::{Context as _, Result, bail};
 use std::{
     fs,
@@ -22,11 +22,7 @@ impl Behaviour for Fault {
     };
 
     fn request(worker: &mut Worker<'_>) {
-        if worker.index > 0 {
-            std::thread::sleep(std::time::Duration::from_millis(200));
-            return;
-        }
-        compute(500);
+        compute_in_one(worker);
     }
 
     fn surround(service: &Child) -> Result<Surroundings> {
