@@ -91,7 +91,7 @@ fn shown(answer: &Answer, as_json: bool) -> String {
 
 /// Prints to stdout. A reader that went away is no failure: it has what it wanted.
 pub fn print(text: &str) -> i32 {
-    let _ = crate::serve::write_all(text.as_bytes());
+    let _ = crate::os::stdout::write_all(text.as_bytes());
     exit::STOPPED
 }
 

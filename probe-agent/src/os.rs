@@ -3,4 +3,5 @@
 
 pub mod clock;
 pub mod harden;
+pub mod stdout;
 pub mod supervisor;

@@ -6,7 +6,11 @@
 
 mod calls;
 
-use crate::{exit, os::supervisor::Worker, proc::Root};
+use crate::{
+    exit,
+    os::{stdout::write_all, supervisor::Worker},
+    proc::Root,
+};
 use calls::Calls;
 use protocol::{
     WIRE_ID,
@@ -15,7 +19,6 @@ use protocol::{
     host_text::HostText,
     message::{FromAgent, Hello, ToAgent},
 };
-use rustix::io::Errno;
 use sha2::Digest as _;
 use std::{
     io::Read as _,
@@ -190,26 +193,6 @@ impl Outbox {
     fn close(&self) {
         *self.is_closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
-}
-
-/// Writes bytes to stdout, past any buffer of the standard library.
-///
-/// # Errors
-///
-/// What the kernel answered.
-pub fn write_all(bytes: &[u8]) -> Result<(), Errno> {
-    let stdout = rustix::stdio::stdout();
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        match rustix::io::write(stdout, rest) {
-            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
-            Err(Errno::INTR) => {}
-            // Somebody made the pipe non-blocking; it drains or it closes.
-            Err(Errno::AGAIN) => std::thread::sleep(Duration::from_millis(1)),
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }
 
 fn own_sha256() -> std::io::Result<Sha256> {

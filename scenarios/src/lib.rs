@@ -9,6 +9,7 @@ pub mod demo;
 pub mod faults;
 pub mod load;
 pub mod not_run;
+pub mod programs;
 pub mod relay;
 pub mod second_way;
 pub mod service;

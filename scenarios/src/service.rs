@@ -9,7 +9,6 @@ use rustix::{
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpListener,
-    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::Mutex,
     time::{Duration, Instant},
@@ -82,11 +81,6 @@ pub fn burn(idle: Duration, busy: Duration, cpu: Option<usize>) {
     }
 }
 
-/// The program of the scenarios: this very one, or the one that was built beside the test.
-pub fn program() -> PathBuf {
-    crate::sysmcp::built("scenarios")
-}
-
 /// A service that runs, with its clients and its surroundings. All end when it is dropped.
 #[derive(Debug)]
 pub struct Scenario {
@@ -104,7 +98,7 @@ impl Scenario {
     /// When one of them cannot be started.
     pub fn start(fault: Fault) -> Result<Self> {
         let name = clap::ValueEnum::to_possible_value(&fault).context("a fault without a name")?;
-        let mut service = Command::new(program())
+        let mut service = Command::new(crate::programs::scenarios())
             .args(["serve", "--seconds", "100", "--fault", name.get_name()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -113,7 +107,7 @@ impl Scenario {
         let stdout = service.stdout.take().context("the service has no stdout")?;
         let mut port = String::new();
         BufReader::new(stdout).read_line(&mut port)?;
-        let clients = Command::new(program())
+        let clients = Command::new(crate::programs::scenarios())
             .args(["load", port.trim(), "--clients", "12", "--seconds", "100"])
             .stdin(Stdio::null())
             .spawn();

@@ -72,7 +72,7 @@ impl Sshd {
             .find(|path| Path::new(path).exists())
             .context("there is no sshd on this machine; install openssh-server")?;
         // Not below a place that the server may see otherwise.
-        let base = crate::sysmcp::built("sysmcp");
+        let base = crate::programs::sysmcp();
         let base = base.parent().filter(|base| base.is_dir()).context("sysmcp is not built")?;
         let folder = tempfile::tempdir_in(base)?;
         let at = |name: &str| folder.path().join(name);

@@ -1,23 +1,12 @@
 //! Driving the built `sysmcp`, as a person or a client would.
 
-use crate::sshd::Sshd;
+use crate::{programs, sshd::Sshd};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::{
     path::PathBuf,
     process::{Command, Output, Stdio},
 };
-
-/// A program that was built beside the one that runs.
-pub fn built(name: &str) -> PathBuf {
-    let own = std::env::current_exe().unwrap_or_default();
-    // A test runs from `deps`, below the folder with the programs.
-    own.ancestors()
-        .skip(1)
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
-        .unwrap_or_else(|| PathBuf::from(name))
-}
 
 /// A way to run sysmcp against one target, with an audit log of its own.
 #[derive(Debug)]
@@ -87,7 +76,7 @@ impl Sysmcp {
 
     /// The command, up to and without the subcommand.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(built("sysmcp"));
+        let mut command = Command::new(programs::sysmcp());
         command.arg("--target").arg(&self.target).arg("--audit-log").arg(self.audit_log());
         if let Some(config) = &self.ssh_config {
             command.arg("--ssh-config").arg(config);

@@ -11,7 +11,8 @@
 use scenarios::{
     faults::{Fault, Needs},
     not_run::not_run,
-    service::{Scenario, program},
+    programs,
+    service::Scenario,
     sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
 };
@@ -113,7 +114,7 @@ fn a_healthy_service_is_not_accused() {
 #[test]
 fn busy_now_after_an_idle_life_comes_first() {
     const IDLE_S: u64 = 30;
-    let mut burner = Command::new(program())
+    let mut burner = Command::new(programs::scenarios())
         .args(["burn", "--idle", &IDLE_S.to_string(), "--seconds", "20"])
         .stdin(Stdio::null())
         .spawn()

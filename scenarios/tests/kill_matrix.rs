@@ -9,8 +9,8 @@
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{
     client::Client,
+    programs,
     second_way::{self, Seen},
-    service::program,
     sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
 };
@@ -51,7 +51,7 @@ impl Bench {
     /// With a link of our own in between, that can be slow and can be cut.
     fn with_link(self, rate: Option<u64>) -> Self {
         let rate = rate.map(|rate| format!(" --rate {rate}")).unwrap_or_default();
-        let (relay, port, cut) = (program(), self.sshd.port, self.cut.display());
+        let (relay, port, cut) = (programs::scenarios(), self.sshd.port, self.cut.display());
         let proxy = format!("ProxyCommand {} relay {port}{rate} --cut {cut}", relay.display());
         // The way past sysmcp goes past the link too.
         let config = self.sshd.file("linked_config");

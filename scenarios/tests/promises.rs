@@ -2,7 +2,7 @@
 
 use scenarios::{
     client::Client,
-    service::program,
+    programs,
     sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
 };
@@ -56,14 +56,14 @@ fn parameters_never_reach_a_command_line() {
 #[test]
 fn secrets_are_taken_out_everywhere() {
     let secrets = ["hunter2-a", "hunter2-b", "hunter2-c", "hunter2-d", "hunter2-e", "Hunter2-f"];
-    let mut victim = Command::new(program());
+    let mut victim = Command::new(programs::scenarios());
     victim
         .arg0("worker")
         .args(["burn", "--seconds", "30"])
         .env("API_TOKEN", secrets[0])
         .stdin(Stdio::null());
     // Arguments that the program does not know would end it: they go behind `sh -c`.
-    let script = format!("exec -a x {} burn --seconds 30", program().display());
+    let script = format!("exec -a x {} burn --seconds 30", programs::scenarios().display());
     let mut victim_with_secrets = Command::new("bash");
     victim_with_secrets
         .args(["-c", &format!("{script} & wait"), "worker"])
@@ -188,7 +188,7 @@ fn one_call_too_many_is_refused_at_once() {
 /// Nothing is done that cannot be written down.
 #[test]
 fn without_an_audit_log_nothing_is_done() {
-    let output = Command::new(scenarios::sysmcp::built("sysmcp"))
+    let output = Command::new(programs::sysmcp())
         .args(["call", "process_list"])
         .env("SYSMCP_AUDIT_LOG", "/proc/nowhere/audit.jsonl")
         .output()

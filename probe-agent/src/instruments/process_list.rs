@@ -8,18 +8,19 @@
 mod change;
 mod counters;
 mod groups;
+mod rates;
 mod report;
 mod scan;
 mod stored;
 
 use crate::{call::Context, instruments::Collect, rank};
 use change::Changes;
-use counters::Details;
 use protocol::{
     error::AgentError,
     instruments::process_list::{Column, GroupBy, ProcessList, Report, Request},
     message::{Engine, Meta},
 };
+use rates::Details;
 use scan::{Scan, Scanner};
 use std::time::{Duration, Instant};
 

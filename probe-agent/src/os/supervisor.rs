@@ -224,7 +224,7 @@ fn send_receipt(worker: Pid, supervisor: Pid, reaped: Reaped, is_folder_gone: bo
         files_left: u32::from(!is_folder_gone),
     });
     if let Ok(bytes) = frame::encode(&receipt) {
-        let _ = crate::serve::write_all(&bytes);
+        let _ = crate::os::stdout::write_all(&bytes);
     }
 }
 

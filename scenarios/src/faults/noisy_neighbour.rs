@@ -27,7 +27,7 @@ impl Behaviour for Fault {
     fn surround(service: &Child) -> Result<Surroundings> {
         let mut surroundings = Surroundings::default();
         for _ in 0..NEIGHBOURS {
-            let burn = Command::new(crate::service::program())
+            let burn = Command::new(crate::programs::scenarios())
                 .args(["burn", "--seconds", "60", "--cpu", "0"])
                 .spawn()
                 .context("could not start a neighbour")?;

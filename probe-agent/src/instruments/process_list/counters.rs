@@ -1,9 +1,8 @@
 //! The counters that cost a file of their own: run delay, storage, context switches.
 
-use super::change::Change;
 use crate::{call::Context, instruments::process_files::ProcessFiles, os::clock};
-use protocol::{error::AgentError, instruments::process_list::Column, observed::Observed};
-use std::{collections::HashMap, time::Duration};
+use protocol::{instruments::process_list::Column, observed::Observed};
+use std::time::Duration;
 
 /// Whether ranking by a column reads a file of its own for every process.
 pub(super) const fn needs_own_file(column: Column) -> bool {
@@ -91,37 +90,5 @@ impl Counters {
             involuntary: switches.map(|lines| lines.involuntary),
             at: clock::monotonic(),
         }
-    }
-}
-
-/// Counters of the processes that are likely to be shown, from early in the window.
-#[derive(Debug, Default)]
-pub(super) struct Details {
-    /// By pid and start.
-    begun: HashMap<(u32, u64), Counters>,
-    /// When they were read, on the monotonic clock.
-    pub(super) began: Option<Duration>,
-}
-
-impl Details {
-    /// Reads the counters of the likely rows.
-    ///
-    /// # Errors
-    ///
-    /// When the call reached a limit.
-    pub(super) fn begin(likely: &[Change], context: &Context<'_>) -> Result<Self, AgentError> {
-        let mut begun = HashMap::with_capacity(likely.len());
-        let began = Some(clock::monotonic());
-        for change in likely {
-            context.check()?;
-            let counters = Counters::read(change.pid, change.threads, context);
-            begun.insert((change.pid, change.start_ticks), counters);
-        }
-        Ok(Self { begun, began })
-    }
-
-    /// The counters from early in the window, if the process was among the likely ones.
-    pub(super) fn of(&self, change: &Change) -> Option<&Counters> {
-        self.begun.get(&(change.pid, change.start_ticks))
     }
 }

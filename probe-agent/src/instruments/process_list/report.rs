@@ -3,8 +3,9 @@
 use super::{
     Measured,
     change::Change,
-    counters::{Counters, Details},
-    groups, stored,
+    groups,
+    rates::{Details, Rates},
+    stored,
 };
 use crate::{
     call::Context,
@@ -253,90 +254,6 @@ fn row(
         age_s: change.age.as_secs(),
     };
     (row, redacted)
-}
-
-/// The columns that have a file of their own.
-struct Rates {
-    run_delay_pct: Observed<Percent>,
-    read: Observed<PerSecond>,
-    write: Observed<PerSecond>,
-    voluntary: Observed<PerSecond>,
-    involuntary: Observed<PerSecond>,
-}
-
-impl Rates {
-    fn of(change: &Change, details: &Details, request: &Request, context: &Context<'_>) -> Self {
-        let mut rates = match details.of(change) {
-            Some(begun) => {
-                Self::between(begun, &Counters::read(change.pid, change.threads, context))
-            }
-            None if request.artifact.is_some() => Self::unknown(&Reason::NotStored),
-            None if change.born => {
-                let now = Counters::read(change.pid, change.threads, context);
-                Self::between(&Counters::at_birth(now.at.saturating_sub(change.window)), &now)
-            }
-            None => Self::unknown(&Reason::NoBaseline),
-        };
-        // The column that ranks was read for every process, over the whole window.
-        if let Some(ranked) = change.ranked.clone() {
-            let rate = |ranked: Observed<u64>| {
-                ranked.and_then(|growth| {
-                    PerSecond::over(growth, change.window).ok_or(Reason::EmptyWindow)
-                })
-            };
-            match request.sort {
-                Column::Read => rates.read = rate(ranked),
-                Column::Write => rates.write = rate(ranked),
-                Column::RunDelay => {
-                    rates.run_delay_pct = ranked.and_then(|ns| delay(ns, change.window));
-                }
-                Column::Switches
-                | Column::Cpu
-                | Column::User
-                | Column::System
-                | Column::ChildrenCpu
-                | Column::Rss
-                | Column::Threads
-                | Column::MinorFaults
-                | Column::MajorFaults
-                | Column::Youngest => {}
-            }
-        }
-        rates
-    }
-
-    fn between(begun: &Counters, now: &Counters) -> Self {
-        let window = now.at.saturating_sub(begun.at);
-        let growth = |now: &Observed<u64>, begun: &Observed<u64>| {
-            now.clone().zip(begun.clone()).map(|(now, begun)| now.saturating_sub(begun))
-        };
-        let rate = |now, begun| {
-            growth(now, begun)
-                .and_then(|growth| PerSecond::over(growth, window).ok_or(Reason::EmptyWindow))
-        };
-        Self {
-            run_delay_pct: growth(&now.run_delay_ns, &begun.run_delay_ns)
-                .and_then(|ns| delay(ns, window)),
-            read: rate(&now.read_bytes, &begun.read_bytes),
-            write: rate(&now.write_bytes, &begun.write_bytes),
-            voluntary: rate(&now.voluntary, &begun.voluntary),
-            involuntary: rate(&now.involuntary, &begun.involuntary),
-        }
-    }
-
-    fn unknown(reason: &Reason) -> Self {
-        Self {
-            run_delay_pct: Observed::Unknown(reason.clone()),
-            read: Observed::Unknown(reason.clone()),
-            write: Observed::Unknown(reason.clone()),
-            voluntary: Observed::Unknown(reason.clone()),
-            involuntary: Observed::Unknown(reason.clone()),
-        }
-    }
-}
-
-fn delay(ns: u64, window: Duration) -> Result<Percent, Reason> {
-    Percent::of_time(Duration::from_nanos(ns), window).ok_or(Reason::EmptyWindow)
 }
 
 /// Bytes of a command line in a list. process_inspect shows more.
