@@ -167,6 +167,19 @@ fn looks_like_a_password(value: &str) -> bool {
 pub fn text(text: &str) -> (Cow<'_, str>, u32) {
     let mut shown = Cow::Borrowed(text);
     let mut redacted = 0;
+    // What stands where a secret stood may make the text around it another shape. Each round takes
+    // out at least a letter, so that there is a last one.
+    while let Some((kept, count)) = without_shapes(&shown) {
+        shown = Cow::Owned(kept);
+        redacted += count;
+    }
+    (shown, redacted)
+}
+
+/// The text without secrets of any shape, and how many those were; `None` where there are none.
+fn without_shapes(text: &str) -> Option<(String, u32)> {
+    let mut shown = Cow::Borrowed(text);
+    let mut redacted = 0;
     let holds_secret_name = holds_secret_name(&plain(text));
     for shape in SHAPES.iter() {
         let may_hold = match shape.hint {
@@ -182,7 +195,7 @@ pub fn text(text: &str) -> (Cow<'_, str>, u32) {
             redacted += count;
         }
     }
-    (shown, redacted)
+    (redacted > 0).then(|| (shown.into_owned(), redacted))
 }
 
 /// Takes the secrets out of a JSON value: by the name of a field, and inside every string.
@@ -367,6 +380,8 @@ mod tests {
             ("token_file=token=hunter2", "token_file=token=[redacted]"),
             ("password=u://a:b@hunter2", "password=[redacted]"),
             ("password=[redacted]hunter2", "password=[redacted]"),
+            // The placeholder of one secret makes a password of a URL of what follows it.
+            ("y://apikey:/&@", "y://apikey:[redacted]"),
         ];
         for (given, want) in cases {
             assert_eq!(text(given).0, want, "{given:?}");
