@@ -182,6 +182,9 @@ impl Reason {
             Self::NotPermitted(Permission::InspectProcess { agent_uid: 0, .. }) => {
                 Some("connect to the host itself instead of a container on it".to_owned())
             }
+            Self::NotPermitted(Permission::InspectProcess { owner_uid: 0, .. }) => {
+                Some("connect as root".to_owned())
+            }
             Self::NotPermitted(Permission::InspectProcess { owner_uid, .. }) => {
                 Some(format!("connect as root or as uid {owner_uid}"))
             }

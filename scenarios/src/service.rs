@@ -1,7 +1,7 @@
 //! The service: takes requests on loopback and works on them, with a fault or without.
 
 use crate::faults::{Fault, Surroundings, Worker};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use rustix::{
     process::{Resource, Rlimit, setrlimit},
     thread::{CpuSet, sched_setaffinity},
@@ -32,7 +32,7 @@ pub fn run(fault: Fault, life: Duration) -> Result<()> {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{}", listener.local_addr()?.port())?;
     stdout.flush()?;
-    let folder = tempfile::tempdir()?;
+    let folder = folder_on_a_disk()?;
     let lock = Mutex::new(0);
     let ends = Instant::now() + life;
     std::thread::scope(|scope| {
@@ -50,6 +50,22 @@ pub fn run(fault: Fault, life: Duration) -> Result<()> {
         let _ = std::fs::remove_dir_all(folder.path());
         std::process::exit(0);
     })
+}
+
+/// A folder whose files are on a disk: where `/tmp` is memory, nothing waits for it.
+fn folder_on_a_disk() -> Result<tempfile::TempDir> {
+    // TMPFS_MAGIC and RAMFS_MAGIC of linux/magic.h.
+    const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+    let own = crate::programs::scenarios();
+    let places = [std::env::temp_dir(), "/var/tmp".into(), own.parent().unwrap_or(&own).into()];
+    for place in places {
+        let is_in_memory =
+            rustix::fs::statfs(&place).is_ok_and(|found| IN_MEMORY.contains(&found.f_type));
+        if !is_in_memory && let Ok(folder) = tempfile::tempdir_in(place) {
+            return Ok(folder);
+        }
+    }
+    bail!("there is no folder on a disk to write to: /tmp, /var/tmp and the project are in memory")
 }
 
 /// Takes one connection and answers its requests until it closes.

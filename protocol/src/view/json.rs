@@ -195,17 +195,25 @@ fn note(reasons: &mut Reasons, reason: Reason) {
 
 /// What a reader is told about one path.
 fn sentence(reasons: &Reasons) -> String {
+    /// Processes of many users can be missing for as many reasons, which all say the same.
+    const MOST_REASONS: usize = 3;
+    let rows = |count: usize| if count == 1 { "1 row".to_owned() } else { format!("{count} rows") };
     let mut parts = Vec::new();
-    for (reason, count) in reasons {
-        let mut part = reason.to_string();
+    for (reason, count) in reasons.iter().take(MOST_REASONS) {
+        let mut part = String::new();
+        if *count > 1 || reasons.len() > 1 {
+            part.push_str(&format!("in {}: ", rows(*count)));
+        }
+        part.push_str(&reason.to_string());
         if let Some(remedy) = reason.remedy() {
             part.push_str("; remedy: ");
             part.push_str(&remedy);
         }
-        if *count > 1 || reasons.len() > 1 {
-            part.push_str(&format!(" ({count}×)"));
-        }
         parts.push(part);
+    }
+    let others: usize = reasons.iter().skip(MOST_REASONS).map(|(_, count)| count).sum();
+    if others > 0 {
+        parts.push(format!("in {}: for other reasons of the kind", rows(others)));
     }
     parts.join(". ")
 }
@@ -243,8 +251,8 @@ mod tests {
         assert_eq!(nulls.absent.get("rows[].rate").unwrap(), "no limit is set");
         assert_eq!(
             nulls.not_measured.get("rows[].rate").unwrap(),
-            "it ended while it was being read (2×). the window was too short for a rate; remedy: \
-             ask for a longer window (1×)"
+            "in 2 rows: it ended while it was being read. in 1 row: the window was too short for a \
+             rate; remedy: ask for a longer window"
         );
     }
 
