@@ -58,12 +58,16 @@ impl HostStat {
 
     /// Time in which a processor did something for this machine.
     pub const fn busy_ticks(&self) -> u64 {
-        self.user_ticks + self.nice_ticks + self.system_ticks + self.irq_ticks + self.softirq_ticks
+        self.user_ticks
+            .saturating_add(self.nice_ticks)
+            .saturating_add(self.system_ticks)
+            .saturating_add(self.irq_ticks)
+            .saturating_add(self.softirq_ticks)
     }
 
     /// Time in which a processor was not idle, to whomever it went.
     pub const fn not_idle_ticks(&self) -> u64 {
-        self.busy_ticks() + self.steal_ticks
+        self.busy_ticks().saturating_add(self.steal_ticks)
     }
 
     /// A part of all time.
@@ -77,7 +81,7 @@ impl HostStat {
 
     /// All time.
     pub const fn total_ticks(&self) -> u64 {
-        self.not_idle_ticks() + self.idle_ticks + self.iowait_ticks
+        self.not_idle_ticks().saturating_add(self.idle_ticks).saturating_add(self.iowait_ticks)
     }
 }
 
@@ -104,7 +108,7 @@ pub fn parse(text: &[u8]) -> Result<HostStat, ParseError> {
     for (line_number, line) in lines(text) {
         let Some(rest) = line.strip_prefix(b"cpu") else { continue };
         if rest.first().is_some_and(u8::is_ascii_digit) {
-            stat.cpus += 1;
+            stat.cpus = stat.cpus.saturating_add(1);
             continue;
         }
         let mut values = fields(rest).map(|field| number(field, line_number));
@@ -129,6 +133,14 @@ mod tests {
 
     const TEXT: &[u8] = b"cpu  100 1 50 800 20 2 3 4 0 0\ncpu0 50 0 25 400 10 1 1 2 0 0\n\
                           cpu1 50 1 25 400 10 1 2 2 0 0\nintr 1\nctxt 9\nbtime 1\nprocesses 77\n";
+
+    #[test]
+    fn counters_at_their_limit_add_up_to_the_limit() {
+        let most = u64::MAX;
+        let text = format!("cpu {most} {most} {most} {most}\nprocesses {most}\n");
+        let stat = parse(text.as_bytes()).unwrap();
+        assert_eq!((stat.busy_ticks(), stat.total_ticks()), (most, most));
+    }
 
     #[test]
     fn busy_and_total_are_told_apart() {

@@ -226,7 +226,7 @@ impl Levels {
                     .ok()
                     .and_then(|text| only_number(&text).ok())
             };
-            hits = counted.map(|counted| hits.unwrap_or(0) + counted).or(hits);
+            hits = counted.map(|counted| counted.saturating_add(hits.unwrap_or(0))).or(hits);
         }
         hits.ok_or(Reason::KernelLacks(Feature::CgroupMemoryController))
     }

@@ -197,7 +197,7 @@ impl Ends<'_> {
 
     fn blocked(&self, thread: &Thread) -> Observed<Percent> {
         thread.used.clone().and_then(|used| {
-            let wanted = Duration::from_nanos(used.running_ns + used.run_delay_ns);
+            let wanted = Duration::from_nanos(used.running_ns.saturating_add(used.run_delay_ns));
             self.share(self.window.saturating_sub(wanted))
         })
     }

@@ -178,7 +178,10 @@ fn settle_children(processes: &mut [Change], died: &[&Sample]) -> Duration {
             parent = *next;
             steps += 1;
         }
-        let used = sample.user_ticks + sample.system_ticks + sample.children_ticks;
+        let used = sample
+            .user_ticks
+            .saturating_add(sample.system_ticks)
+            .saturating_add(sample.children_ticks);
         *before_window.entry(parent).or_default() += clock::ticks(used);
     }
     let mut sum = Duration::ZERO;

@@ -63,8 +63,8 @@ fn group(name: Option<HostText>, members: &[&Change], column: Column, window: Du
         Percent::of_time(sum, window).unwrap_or_default()
     };
     let rate = |count: fn(&Change) -> u64| {
-        PerSecond::over(members.iter().map(|process| count(process)).sum(), window)
-            .unwrap_or_default()
+        let sum = members.iter().map(|process| count(process)).fold(0, u64::saturating_add);
+        PerSecond::over(sum, window).unwrap_or_default()
     };
     let known: Vec<f64> = members
         .iter()
@@ -98,7 +98,7 @@ fn group(name: Option<HostText>, members: &[&Change], column: Column, window: Du
     let row = GroupRow {
         name,
         processes: u32::try_from(members.len()).unwrap_or(u32::MAX),
-        threads: members.iter().map(|process| process.threads).sum(),
+        threads: members.iter().map(|process| process.threads).fold(0, u32::saturating_add),
         cpu_pct: share(|process| process.user + process.system),
         user_pct: share(|process| process.user),
         system_pct: share(|process| process.system),

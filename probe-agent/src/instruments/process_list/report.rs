@@ -120,7 +120,8 @@ fn name(value: &impl serde::Serialize) -> String {
 fn empty_report(request: &Request, measured: &Measured, detail_window: Option<Duration>) -> Report {
     let changes = &measured.changes;
     let sum = |part: fn(&Change) -> Duration| changes.processes.iter().map(part).sum::<Duration>();
-    let count = |of: fn(&Change) -> u32| changes.processes.iter().map(of).sum::<u32>();
+    let count =
+        |of: fn(&Change) -> u32| changes.processes.iter().map(of).fold(0, u32::saturating_add);
     let cpu = sum(|change| change.user + change.system);
     let attributed = cpu + changes.ended_cpu;
     let host = &changes.host;
