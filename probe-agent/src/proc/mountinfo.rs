@@ -33,8 +33,10 @@ impl CgroupMount {
             root => path.strip_prefix(root)?,
         };
         let below = std::str::from_utf8(below).ok()?;
-        // `/../..` is how a cgroup outside of the reader's namespace is written.
-        if below.split('/').any(|part| part == "..") {
+        // `/ab` is not above `/abc`. And `/../..` is how a cgroup outside of the reader's namespace
+        // is written.
+        let is_elsewhere = !below.is_empty() && !below.starts_with('/');
+        if is_elsewhere || leads_up(below) {
             return None;
         }
         Some(format!("{}/{}", self.mount_point, below.trim_matches('/')))
@@ -60,7 +62,14 @@ fn parse_line(line: &[u8]) -> Option<CgroupMount> {
         _ => return None,
     };
     let mount_point = mount_point.trim_start_matches('/').to_owned();
+    if leads_up(&mount_point) {
+        return None;
+    }
     Some(CgroupMount { controllers, root, mount_point })
+}
+
+fn leads_up(path: &str) -> bool {
+    path.split('/').any(|part| part == "..")
 }
 
 /// Undoes the kernel's `\040` for a space, and likewise for tab, newline and backslash.
@@ -98,8 +107,16 @@ mod tests {
         assert!(mounts[0].has(b"cpu") && !mounts[0].has(b"memory"));
         assert_eq!(mounts[0].folder_of(b"/app").unwrap(), "sys/fs/cgroup/cpu,cpuacct/app");
         assert_eq!(mounts[1].folder_of(b"/docker/abc/x").unwrap(), "sys/fs/cgroup two/x");
+        assert_eq!(mounts[1].folder_of(b"/docker/abc").unwrap(), "sys/fs/cgroup two/");
+        assert_eq!(mounts[1].folder_of(b"/docker/abcd"), None);
         assert_eq!(mounts[1].folder_of(b"/other"), None);
         assert_eq!(mounts[0].folder_of(b"/../../other"), None);
+    }
+
+    #[test]
+    fn a_mount_point_that_leads_up_is_none() {
+        let text = b"30 22 0:26 / /srv/../../etc rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(parse_cgroup_mounts(text), []);
     }
 
     proptest! {
