@@ -4,20 +4,32 @@
 //! the reader's side, so that a target cannot put words into an answer.
 
 use crate::{
-    artifact::ArtifactId, host_text::HostText, observed::Reason, parameter::InvalidParameter,
+    artifact::ArtifactId,
+    host_text::HostText,
+    instruments::process_list::{Column, GroupBy},
+    observed::Reason,
+    parameter::spelled,
 };
 use serde::{Deserialize, Serialize};
 
 /// Why a call gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum AgentError {
-    /// A parameter is outside its limits.
-    #[error("{0}")]
-    InvalidParameter(InvalidParameter),
+    /// The agent's own check refused parameters that the controller's, which is the same, let pass.
+    #[error("the agent refused the parameters, which the controller had accepted")]
+    ParametersRefused,
     /// No process has this pid.
     #[error("no process has pid {pid}")]
     NoSuchProcess {
         /// The pid asked for.
+        pid: u32,
+    },
+    /// The pid is a thread's.
+    #[error("{tid} is no process: it is a thread of process {pid}")]
+    IsThread {
+        /// The pid asked for.
+        tid: u32,
+        /// The process it belongs to.
         pid: u32,
     },
     /// The pid belongs to another process by now.
@@ -52,6 +64,20 @@ pub enum AgentError {
     OtherArtifact {
         /// The handle asked for.
         id: ArtifactId,
+    },
+    /// The stored result was not measured for a ranking by this column.
+    #[error("sort is {}: the stored result has no such column", spelled(.column))]
+    ColumnNotStored {
+        /// The column asked for.
+        column: Column,
+    },
+    /// The stored result was not measured for these groups.
+    #[error("group_by is {}: the stored result is grouped by {}", spelled(.asked), spelled(.stored))]
+    GroupsNotStored {
+        /// The grouping asked for.
+        asked: GroupBy,
+        /// The grouping there is.
+        stored: GroupBy,
     },
     /// As many calls as are allowed are running.
     #[error("{running} calls are running on the target, which is the limit")]
@@ -91,11 +117,26 @@ pub enum AgentError {
         what: Omitted,
     },
     /// A defect of the agent.
-    #[error("a defect in the agent: {what}")]
-    Defect {
-        /// What was found to be wrong.
-        what: HostText,
-    },
+    #[error("a defect in the agent: {0}")]
+    Defect(Defect),
+}
+
+/// What is wrong with the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Defect {
+    /// It could not start a thread for the call.
+    NoThread,
+    /// It could not read a result that it had stored itself.
+    StoredResultUnreadable,
+}
+
+impl std::fmt::Display for Defect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NoThread => "it could not start a thread",
+            Self::StoredResultUnreadable => "it could not read what it had stored",
+        })
+    }
 }
 
 /// Code that only some builds of the agent contain.
@@ -117,7 +158,11 @@ impl AgentError {
     /// What the caller can do next.
     pub fn remedy(&self) -> Option<String> {
         match self {
-            Self::InvalidParameter(_) => None,
+            Self::ParametersRefused => None,
+            Self::IsThread { pid, .. } => Some(format!("ask about pid {pid}")),
+            Self::ColumnNotStored { .. } | Self::GroupsNotStored { .. } => {
+                Some("measure again, without `artifact`".to_owned())
+            }
             Self::NoSuchProcess { .. } | Self::ProcessReplaced { .. } => {
                 Some("call process_list for the processes there are now".to_owned())
             }
@@ -140,7 +185,7 @@ impl AgentError {
                 Some("ask for less, or allow more with `max_cpu_ms`".to_owned())
             }
             Self::Unreadable { reason, .. } => reason.remedy(),
-            Self::NotBuilt { .. } | Self::Defect { .. } => None,
+            Self::NotBuilt { .. } | Self::Defect(_) => None,
         }
     }
 }
@@ -163,6 +208,21 @@ mod tests {
                 Some("retry in 900 ms"),
             ),
             (AgentError::Cancelled, "cancelled", None),
+            (
+                AgentError::IsThread { tid: 4712, pid: 4711 },
+                "4712 is no process: it is a thread of process 4711",
+                Some("ask about pid 4711"),
+            ),
+            (
+                AgentError::GroupsNotStored { asked: GroupBy::User, stored: GroupBy::Process },
+                "group_by is user: the stored result is grouped by process",
+                Some("measure again, without `artifact`"),
+            ),
+            (
+                AgentError::ColumnNotStored { column: Column::MajorFaults },
+                "sort is major_faults: the stored result has no such column",
+                Some("measure again, without `artifact`"),
+            ),
         ];
         for (error, message, remedy) in cases {
             assert_eq!(error.to_string(), message);

@@ -214,6 +214,10 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 pub fn parse_agent_line(token: &Token, line: &str) -> Result<AgentMark, HandshakeError> {
     let (wire_id, sha256) = line.split_once(' ').ok_or(HandshakeError::BadLine)?;
     let sha256 = Sha256::parse(sha256).ok_or(HandshakeError::BadLine)?;
+    // It is repeated in an error, so it may not be just any text.
+    if wire_id.len() > 32 || !wire_id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(HandshakeError::BadLine);
+    }
     Ok(AgentMark { token: token.clone(), wire_id: wire_id.to_owned(), sha256 })
 }
 

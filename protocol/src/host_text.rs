@@ -6,7 +6,10 @@
 //! Escaping is reversible: a backslash is doubled.
 
 use serde::{Deserialize, Deserializer, Serialize};
-use std::fmt::{self, Write as _};
+use std::{
+    borrow::Cow,
+    fmt::{self, Write as _},
+};
 
 /// The longest text kept, in bytes of its escaped form. A longer one ends in `…[N more bytes]`.
 pub const MAX_BYTES: usize = 512;
@@ -106,6 +109,23 @@ fn is_harmful(character: char) -> bool {
         )
 }
 
+/// A text of ours into which others may have put some of theirs, made safe to print. What was
+/// escaped already stays as it is.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_harmful(character) {
+            push_escaped(&mut shown, character, usize::MAX);
+        } else {
+            shown.push(character);
+        }
+    }
+    Cow::Owned(shown)
+}
+
 impl<'de> Deserialize<'de> for HostText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -166,6 +186,12 @@ mod tests {
         let bytes = postcard::to_stdvec("\u{1b}[2J\u{202e}").unwrap();
         let text: HostText = postcard::from_bytes(&bytes).unwrap();
         assert_eq!(text.as_str(), "\\x1b[2J\\u{202e}");
+    }
+
+    #[test]
+    fn what_was_escaped_stays_and_what_was_not_is_escaped() {
+        assert_eq!(printable("it said `\\x1b`"), "it said `\\x1b`");
+        assert_eq!(printable("it said `\u{1b}[2J\n`"), "it said `\\x1b[2J\\n`");
     }
 
     proptest! {

@@ -3,10 +3,10 @@
 
 use std::{borrow::Cow, fmt, ops::RangeInclusive};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-/// A parameter whose value cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A parameter whose value cannot be used. It never crosses the wire: its words are ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidParameter {
     /// The parameter's name, as the caller wrote it.
     pub name: Cow<'static, str>,
@@ -23,6 +23,12 @@ impl fmt::Display for InvalidParameter {
 }
 
 impl std::error::Error for InvalidParameter {}
+
+/// A value from a fixed list, as the caller writes it.
+pub fn spelled(value: &impl Serialize) -> String {
+    let name = serde_json::to_value(value).unwrap_or_default();
+    name.as_str().unwrap_or_default().to_owned()
+}
 
 /// Checks a number against its range.
 ///

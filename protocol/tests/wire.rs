@@ -12,18 +12,20 @@ use protocol::{
     InstrumentId, WIRE_ID,
     artifact::ArtifactId,
     budget::Budget,
-    error::{AgentError, Omitted},
+    error::{AgentError, Defect, Omitted},
     frame::{self, FrameBuffer},
     handshake::{AgentMark, Sha256, Token, controller_mark},
     host_text::HostText,
-    instruments::example,
+    instruments::{
+        example,
+        process_list::{Column, GroupBy},
+    },
     loss::{CutBy, Lost, Overhead, Truncation},
     message::{
         Answer, Answered, Call, Engine, FromAgent, Hello, Meta, Progress, Receipt, RequestId, Step,
         Streamed, Terms, ToAgent,
     },
     observed::{Feature, Nature, Observed, Permission, Reason, Switch},
-    parameter::InvalidParameter,
     units::Percent,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -110,12 +112,11 @@ fn from_agent() -> Vec<(String, FromAgent)> {
 fn errors() -> Vec<AgentError> {
     let id = ArtifactId(1);
     vec![
-        AgentError::InvalidParameter(InvalidParameter {
-            name: "limit".into(),
-            value: "0".into(),
-            expected: "1 to 200".into(),
-        }),
+        AgentError::ParametersRefused,
         AgentError::NoSuchProcess { pid: 1 },
+        AgentError::IsThread { tid: 2, pid: 1 },
+        AgentError::ColumnNotStored { column: Column::Write },
+        AgentError::GroupsNotStored { asked: GroupBy::User, stored: GroupBy::Service },
         AgentError::ProcessReplaced { pid: 1, asked_ticks: 2, found_ticks: 3 },
         AgentError::EndedInWindow { pid: 1, after_ms: 2 },
         AgentError::NoSuchArtifact { id },
@@ -126,7 +127,8 @@ fn errors() -> Vec<AgentError> {
         AgentError::CostExceeded { cpu_ms: 1 },
         AgentError::Unreadable { path: HostText::new(b"/proc"), reason: Reason::TimedOut },
         AgentError::NotBuilt { what: Omitted::FaultInjection },
-        AgentError::Defect { what: HostText::new(b"x") },
+        AgentError::Defect(Defect::NoThread),
+        AgentError::Defect(Defect::StoredResultUnreadable),
     ]
 }
 

@@ -120,7 +120,7 @@ fn a_thread_is_not_taken_for_a_process() {
     let mut client = Client::start(Sysmcp::local().unwrap().command()).unwrap();
     let result = client.call("process_inspect", &json!({"pid": tid}), 20 * SECOND).unwrap();
     let text = result["content"][0]["text"].as_str().unwrap();
-    assert!(text.contains(&format!("this is a thread of process {own}")), "{text}");
+    assert!(text.contains(&format!("a thread of process {own}. ask about pid {own}")), "{text}");
     other.join().unwrap();
 }
 

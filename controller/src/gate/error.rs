@@ -1,7 +1,11 @@
 //! Why a call has no answer.
 
 use crate::{audit::AuditError, exit, push::PushError, session::CallError, tools::BadArguments};
-use protocol::{error::AgentError, host_text::HostText, redact};
+use protocol::{
+    error::AgentError,
+    host_text::{self, HostText},
+    redact,
+};
 
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +77,8 @@ impl GateError {
             text.push_str(". ");
             text.push_str(&remedy);
         }
+        // Each part is escaped where it comes from; this is for the one that was forgotten.
+        let mut text = host_text::printable(&text).into_owned();
         let mut end = text.len().min(MOST_BYTES);
         while !text.is_char_boundary(end) {
             end -= 1;
@@ -101,7 +107,7 @@ impl GateError {
             Self::Busy { .. } => exit::NO_ANSWER,
             Self::Audit(_) => exit::NO_AUDIT,
             Self::Push(error) => error.exit_code(),
-            Self::Call(CallError::Agent(AgentError::InvalidParameter(_))) => exit::USAGE,
+            Self::Call(CallError::Agent(AgentError::IsThread { .. })) => exit::USAGE,
             Self::Call(CallError::Agent(_)) => exit::NO_ANSWER,
             Self::Call(CallError::Lost(_) | CallError::Overdue { .. }) => exit::LOST,
             Self::Defect(_) => exit::DEFECT,

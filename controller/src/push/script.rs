@@ -69,6 +69,11 @@ impl Line {
         match words.next()? {
             "READY" => {
                 let machine = words.next()?.to_owned();
+                // It is repeated in an error, so it may not be just any text.
+                let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+                if machine.len() > 32 || !machine.bytes().all(is_name) {
+                    return None;
+                }
                 Some(Self::Ready { machine, unpacks: words.next()? == "gzip" })
             }
             "NOPLACE" => Some(Self::Refused(Refusal::NoPlace(words.filter_map(place).collect()))),
@@ -183,7 +188,7 @@ mod tests {
         assert_eq!(refusal.exit_code(), exit::NO_ROOM);
         let sentence = refusal.sentence(10);
         assert!(sentence.contains("/tmp is full, /dev/shm forbids running files"), "{sentence}");
-        for wrong in ["", "READY", "READY x86_64", "SOMETHING else"] {
+        for wrong in ["", "READY", "READY x86_64", "SOMETHING else", "READY \u{1b}[2J gzip"] {
             assert_eq!(Line::parse(wrong), None, "{wrong}");
         }
     }

@@ -20,7 +20,6 @@ use protocol::{
     instruments::process_inspect::{ProcessInspect, Report, Request},
     message::Meta,
     observed::{Feature, Reason},
-    parameter::InvalidParameter,
 };
 use samples::Sampler;
 use std::time::{Duration, Instant};
@@ -70,11 +69,8 @@ fn check_identity(request: &Request, files: &ProcessFiles<'_, '_>) -> Result<(),
     let leader = files.parsed("status", Feature::Field, |text| number_of(text, "Tgid"));
     match leader {
         Ok(leader) if leader != u64::from(pid) => {
-            Err(AgentError::InvalidParameter(InvalidParameter {
-                name: "pid".into(),
-                value: pid.to_string().into(),
-                expected: format!("a process; this is a thread of process {leader}").into(),
-            }))
+            let leader = u32::try_from(leader).unwrap_or_default();
+            Err(AgentError::IsThread { tid: pid, pid: leader })
         }
         Ok(_) | Err(_) => Ok(()),
     }

@@ -8,7 +8,7 @@ use crate::{
     proc::Root,
 };
 use protocol::{
-    error::AgentError,
+    error::{AgentError, Defect},
     message::{Answered, Call, FromAgent, Progress, RequestId, Streamed},
 };
 use std::{
@@ -61,10 +61,9 @@ impl Calls {
             .name("call".to_owned())
             .stack_size(STACK_BYTES)
             .spawn(move || run(&shared, &outbox, call, withdrawal));
-        if let Err(error) = thread {
+        if thread.is_err() {
             self.shared.forget(id);
-            let what = protocol::host_text::HostText::new(error.to_string().as_bytes());
-            self.answer(id, AgentError::Defect { what });
+            self.answer(id, AgentError::Defect(Defect::NoThread));
         }
     }
 
@@ -76,7 +75,7 @@ impl Calls {
     }
 
     fn admit(&self, call: &Call) -> Result<Arc<Withdrawal>, AgentError> {
-        call.request.check().map_err(AgentError::InvalidParameter)?;
+        call.request.check().map_err(|_| AgentError::ParametersRefused)?;
         let mut running = self.shared.running();
         if running.len() >= MAX_RUNNING {
             let now = Instant::now();

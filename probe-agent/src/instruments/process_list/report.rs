@@ -24,7 +24,6 @@ use protocol::{
     loss::Truncation,
     message::Meta,
     observed::{Nature, Observed, Reason},
-    parameter::InvalidParameter,
     units::{Bytes, PerSecond, Percent},
     view::json,
 };
@@ -85,36 +84,15 @@ const fn can_be_added_up(column: Column) -> bool {
 
 /// A stored measurement holds every column of the first pass, and what else was read for it.
 fn check_stored(request: &Request, measured: &Measured) -> Result<(), AgentError> {
-    let refuse = |name: &'static str, value: String, expected: String| {
-        Err(AgentError::InvalidParameter(InvalidParameter {
-            name: name.into(),
-            value: value.into(),
-            expected: expected.into(),
-        }))
-    };
-    if super::counters::needs_own_file(request.sort) && measured.ranked_column != Some(request.sort)
-    {
-        return refuse(
-            "sort",
-            name(&request.sort),
-            "a column that was read for every process; measure again to rank by this one"
-                .to_owned(),
-        );
+    let column = request.sort;
+    if super::counters::needs_own_file(column) && measured.ranked_column != Some(column) {
+        return Err(AgentError::ColumnNotStored { column });
     }
-    if request.group_by != GroupBy::Process && measured.grouped_by != request.group_by {
-        return refuse(
-            "group_by",
-            name(&request.group_by),
-            "the grouping of the stored measurement; measure again with another".to_owned(),
-        );
+    let (asked, stored) = (request.group_by, measured.grouped_by);
+    if asked != GroupBy::Process && asked != stored {
+        return Err(AgentError::GroupsNotStored { asked, stored });
     }
     Ok(())
-}
-
-/// A parameter's value as the caller wrote it.
-fn name(value: &impl serde::Serialize) -> String {
-    let name = serde_json::to_value(value).unwrap_or_default();
-    name.as_str().unwrap_or_default().to_owned()
 }
 
 fn empty_report(request: &Request, measured: &Measured, detail_window: Option<Duration>) -> Report {

@@ -2,7 +2,10 @@
 
 use super::Measured;
 use crate::{artifacts::Kind, call::Context};
-use protocol::{artifact::ArtifactId, error::AgentError, host_text::HostText};
+use protocol::{
+    artifact::ArtifactId,
+    error::{AgentError, Defect},
+};
 use std::sync::PoisonError;
 
 /// Keeps a measurement. `None` when it is too large to keep.
@@ -23,8 +26,7 @@ pub(super) fn load(id: ArtifactId, context: &Context<'_>) -> Result<Measured, Ag
     if artifact.kind != Kind::ProcessList {
         return Err(AgentError::OtherArtifact { id });
     }
-    let measured: Measured = postcard::from_bytes(&artifact.bytes).map_err(|error| {
-        AgentError::Defect { what: HostText::new(error.to_string().as_bytes()) }
-    })?;
+    let measured: Measured = postcard::from_bytes(&artifact.bytes)
+        .map_err(|_| AgentError::Defect(Defect::StoredResultUnreadable))?;
     Ok(Measured { engine_is_stored: true, ..measured })
 }
