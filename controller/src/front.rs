@@ -20,6 +20,7 @@ use std::{
     io::{IsTerminal as _, Write as _},
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -76,6 +77,9 @@ fn prompts() -> Prompts {
     }
 }
 
+/// In which a signal that was sent to several processes has reached all of them.
+const MOMENT: Duration = Duration::from_millis(50);
+
 async fn call(config: &Config, common: &Common, tool: String, params: &str, as_json: bool) -> u8 {
     let arguments = match serde_json::from_str::<Map<String, Value>>(params) {
         Ok(arguments) => arguments,
@@ -92,15 +96,21 @@ async fn call(config: &Config, common: &Common, tool: String, params: &str, as_j
         Some(stderr) => stderr,
         None => &Silent,
     };
+    let interrupted = interrupted();
+    tokio::pin!(interrupted);
     let code = tokio::select! {
         answered = gate.call(Call { tool, arguments }, reporter) => {
             clear(stderr.as_ref());
             match answered {
                 Ok(rendered) => print(&shown(&rendered, as_json)),
+                // A Ctrl-C while ssh asks for a passphrase reaches ssh first: it gives up.
+                Err(_) if tokio::time::timeout(MOMENT, &mut interrupted).await.is_ok() => {
+                    complain("interrupted", exit::INTERRUPTED)
+                }
                 Err(error) => complain(&error.text(), error.exit_code()),
             }
         }
-        () = interrupted() => {
+        () = &mut interrupted => {
             clear(stderr.as_ref());
             complain("interrupted", exit::INTERRUPTED)
         }

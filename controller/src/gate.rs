@@ -4,6 +4,7 @@
 
 mod error;
 mod ledger;
+mod link;
 mod rendered;
 
 pub use error::GateError;
@@ -14,12 +15,13 @@ use crate::{
     config::Config,
     push::{PushError, Settings},
     reporter::Reporter,
-    session::{CallError, Session, Stopped},
+    session::{CallError, Stopped},
     target::Target,
     tools::{self, Entry, Question, Selection},
     transport::{Login, Prompts},
 };
 use ledger::{Ledger, Permit};
+use link::Link;
 use protocol::{host_text::HostText, redact};
 use serde_json::{Map, Value};
 use std::{
@@ -29,16 +31,13 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::sync::Mutex;
 
 /// Answers calls about one target.
 pub struct Gate {
-    target: Target,
     selection: Selection,
-    settings: Settings,
-    audit: Audit,
+    audit: Arc<Audit>,
     ledger: Ledger,
-    session: Mutex<Option<Arc<Session>>>,
+    link: Arc<Link>,
     next_call: AtomicU64,
     /// Whether the session ends with the first call, so that a handle would name nothing.
     is_one_shot: bool,
@@ -60,18 +59,18 @@ impl Gate {
     ///
     /// When the audit log cannot be opened.
     pub fn new(config: &Config, prompts: Prompts, is_one_shot: bool) -> Result<Self, GateError> {
+        let audit = Arc::new(Audit::open(&config.audit_log)?);
+        let settings = Settings {
+            agents: config.agents.clone(),
+            patience: config.connect_timeout,
+            silence_limit: config.silence_limit,
+            login: Login { prompts, ssh_config: config.ssh_config.clone() },
+        };
         Ok(Self {
-            target: config.target.clone(),
             selection: config.selection.clone(),
-            settings: Settings {
-                agents: config.agents.clone(),
-                patience: config.connect_timeout,
-                silence_limit: config.silence_limit,
-                login: Login { prompts, ssh_config: config.ssh_config.clone() },
-            },
-            audit: Audit::open(&config.audit_log)?,
+            link: Link::new(config.target.clone(), settings, Arc::clone(&audit)),
+            audit,
             ledger: Ledger::new(config.max_calls),
-            session: Mutex::new(None),
             next_call: AtomicU64::new(1),
             is_one_shot,
         })
@@ -83,8 +82,8 @@ impl Gate {
     }
 
     /// The target.
-    pub const fn target(&self) -> &Target {
-        &self.target
+    pub fn target(&self) -> &Target {
+        self.link.target()
     }
 
     /// Answers one call. Dropping the future cancels it on the target, and that is audited too.
@@ -128,7 +127,7 @@ impl Gate {
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
         self.audit.write(&Event::Intent {
             call: number,
-            target: self.target.to_string(),
+            target: self.target().to_string(),
             tool: call.tool,
             parameters,
             parameters_digest,
@@ -143,7 +142,7 @@ impl Gate {
         question: &Question,
         reporter: &dyn Reporter,
     ) -> Result<Rendered, GateError> {
-        let session = self.session(reporter).await?;
+        let session = self.link.session(reporter).await?;
         let mut stream = tools::Stream::of(entry.id);
         let request = question.request.clone();
         let answer = session
@@ -153,33 +152,7 @@ impl Gate {
         if answer.report.id() != entry.id {
             return Err(GateError::Defect("the agent answered another question".to_owned()));
         }
-        Rendered::new(&self.target, question, answer, &stream, self.is_one_shot)
-    }
-
-    /// The connected agent; connects where there is none, or none any more. Calls that come
-    /// meanwhile wait for the same one.
-    async fn session(&self, reporter: &dyn Reporter) -> Result<Arc<Session>, GateError> {
-        let mut current = self.session.lock().await;
-        if let Some(session) = &*current {
-            if session.lost().is_none() {
-                return Ok(Arc::clone(session));
-            }
-            if let Some(lost) = current.take().and_then(Arc::into_inner) {
-                let stopped = lost.stop(reporter).await;
-                self.write_stopped(&stopped)?;
-            }
-        }
-        let target = self.target.to_string();
-        self.audit.write(&Event::Connecting { target: target.clone() })?;
-        let connected = Session::connect(&self.target, &self.settings, reporter).await;
-        let event = match &connected {
-            Ok(session) => connected_event(target, session),
-            Err(error) => Event::NotConnected { target, reason: error.to_string() },
-        };
-        self.audit.write(&event)?;
-        let session = Arc::new(connected?);
-        *current = Some(Arc::clone(&session));
-        Ok(session)
+        Rendered::new(self.target(), question, answer, &stream, self.is_one_shot)
     }
 
     /// Ends the session, if there is one.
@@ -188,46 +161,7 @@ impl Gate {
     ///
     /// When what is left cannot be told, or not be written down.
     pub async fn stop(&self, reporter: &dyn Reporter) -> Result<Option<Stopped>, GateError> {
-        let Some(session) = self.session.lock().await.take() else { return Ok(None) };
-        // A call that still holds the session was dropped already, or is about to be.
-        let Some(session) = owned(session).await else {
-            let problem = "a call does not let go of the session; there is no receipt";
-            return Err(GateError::Defect(problem.to_owned()));
-        };
-        let stopped = session.stop(reporter).await;
-        self.write_stopped(&stopped)?;
-        Ok(Some(stopped))
-    }
-
-    fn write_stopped(&self, stopped: &Stopped) -> Result<(), GateError> {
-        Ok(self.audit.write(&Event::Stopped {
-            target: stopped.target.to_string(),
-            clean: stopped.is_clean(),
-            receipt: stopped.sentence(),
-        })?)
-    }
-}
-
-/// Waits until nobody else holds the session.
-async fn owned(mut session: Arc<Session>) -> Option<Session> {
-    for _ in 0..100 {
-        session = match Arc::try_unwrap(session) {
-            Ok(session) => return Some(session),
-            Err(shared) => shared,
-        };
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    None
-}
-
-fn connected_event(target: String, session: &Session) -> Event {
-    let hello = session.hello();
-    Event::Connected {
-        target,
-        host: hello.host_name.to_string(),
-        uid: hello.uid,
-        pids: [hello.supervisor_pid, hello.worker_pid],
-        agent_sha256: session.sha256().to_string(),
+        self.link.stop(reporter).await
     }
 }
 

@@ -3,7 +3,7 @@
 mod front;
 
 use clap::Parser as _;
-use controller::{cli::Cli, exit};
+use controller::{cli::Cli, exit, transport::process};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -17,7 +17,12 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let code = match runtime {
         Ok(runtime) => {
-            let code = runtime.block_on(front::run(cli));
+            let code = runtime.block_on(async {
+                let code = front::run(cli).await;
+                // Connections that were given up end before we do.
+                process::settle().await;
+                code
+            });
             // A blocked read of stdin must not keep the process.
             runtime.shutdown_background();
             code

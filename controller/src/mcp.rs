@@ -196,7 +196,7 @@ impl Told {
 }
 
 impl Reporter for Told {
-    fn stage(&self, stage: &Stage<'_>) {
+    fn stage(&self, stage: &Stage) {
         let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX) + 1;
         let last_ms = self.last_ms.load(Ordering::Relaxed);
         let pause_ms = u64::try_from(PROGRESS_PAUSE.as_millis()).unwrap_or_default();

@@ -69,8 +69,9 @@ pub async fn push(
 ) -> Result<Pushed, PushError> {
     let largest = settings.agents.largest().map_err(PushError::NoAgent)?;
     let token = new_token()?;
-    let script = script::for_session(&token, largest);
-    reporter.stage(&Stage::Connecting(target));
+    let patience = settings.patience.max(transfer_patience(largest));
+    let script = script::for_session(&token, largest, patience);
+    reporter.stage(&Stage::Connecting(target.clone()));
     let channel = transport::open(target, &script, &settings.login)
         .map_err(|error| PushError::Transport(error.to_string()))?;
     Attempt { target, settings, token, channel, largest }.finish(reporter).await
@@ -168,12 +169,17 @@ impl Attempt<'_> {
         let Ended { status, stderr } = process.end(PATIENCE).await;
         let code = status.and_then(|status| status.code());
         if let Target::Ssh(ssh) = self.target {
-            let login = &self.settings.login;
-            let encrypted_key = || match login.prompts {
-                Prompts::Forbidden => openssh::encrypted_key(ssh, login.ssh_config.as_deref()),
-                Prompts::Allowed => None,
-            };
-            if let Some(failure) = openssh::explain(ssh, code, &stderr, encrypted_key) {
+            let Login { prompts, ssh_config } = &self.settings.login;
+            let config = ssh_config.as_deref();
+            let failure = openssh::explain(ssh, config, code, &stderr);
+            let is_refused = matches!(failure, Some(openssh::Failure::LoginRefused { .. }));
+            if is_refused
+                && *prompts == Prompts::Forbidden
+                && let Some(key) = openssh::encrypted_key(ssh, config).await
+            {
+                return PushError::Ssh(openssh::Failure::Passphrase { key });
+            }
+            if let Some(failure) = failure {
                 return PushError::Ssh(failure);
             }
         }
@@ -297,7 +303,7 @@ fn first_of(bytes: &[u8]) -> HostText {
 }
 
 /// Why there is no agent at the other end.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum PushError {
     /// None can be sent.
     #[error("{0}")]
@@ -369,6 +375,7 @@ impl PushError {
             Self::Transport(_) | Self::TimedOut { .. } => exit::UNREACHABLE,
             Self::Ssh(failure) => match failure {
                 openssh::Failure::HostKeyChanged { .. }
+                | openssh::Failure::HostKeyRevoked { .. }
                 | openssh::Failure::HostKeyUnknown { .. } => exit::HOST_KEY,
                 openssh::Failure::Passphrase { .. } => exit::PASSPHRASE,
                 openssh::Failure::LoginRefused { .. } => exit::REFUSED_LOGIN,

@@ -1,7 +1,10 @@
 //! What is going on, told to whoever waits: a person at a terminal, or an MCP client.
 
 use crate::target::Target;
-use protocol::message::{Progress, Receipt};
+use protocol::{
+    host_text::HostText,
+    message::{Progress, Receipt},
+};
 use std::{
     fmt,
     io::{IsTerminal as _, Write as _},
@@ -9,10 +12,10 @@ use std::{
 };
 
 /// Something that takes time.
-#[derive(Clone, Copy, Debug)]
-pub enum Stage<'a> {
+#[derive(Clone, Debug)]
+pub enum Stage {
     /// Logging in and getting a place ready.
-    Connecting(&'a Target),
+    Connecting(Target),
     /// The agent is on its way.
     Sending {
         /// Bytes that are.
@@ -22,10 +25,10 @@ pub enum Stage<'a> {
     },
     /// The agent has said who it is.
     Connected {
-        /// Its host's own name, escaped.
-        host: &'a str,
-        /// Its host's kernel, escaped.
-        kernel: &'a str,
+        /// Its host's own name.
+        host: HostText,
+        /// Its host's kernel.
+        kernel: HostText,
         /// The user it runs as.
         uid: u32,
     },
@@ -35,7 +38,7 @@ pub enum Stage<'a> {
     Stopping,
 }
 
-impl Stage<'_> {
+impl Stage {
     /// What connecting is called where it took too long.
     pub const NAME_CONNECTING: &'static str = "connecting";
     /// What sending is called where it took too long.
@@ -53,7 +56,7 @@ impl Stage<'_> {
     }
 }
 
-impl fmt::Display for Stage<'_> {
+impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connecting(Target::Local) => f.write_str("starting the agent on this machine"),
@@ -74,7 +77,7 @@ impl fmt::Display for Stage<'_> {
 /// Where stages are told.
 pub trait Reporter: Send + Sync {
     /// A stage began, or went on.
-    fn stage(&self, stage: &Stage<'_>);
+    fn stage(&self, stage: &Stage);
 }
 
 /// Tells nobody.
@@ -82,7 +85,7 @@ pub trait Reporter: Send + Sync {
 pub struct Silent;
 
 impl Reporter for Silent {
-    fn stage(&self, _: &Stage<'_>) {}
+    fn stage(&self, _: &Stage) {}
 }
 
 /// Tells a person on stderr: one line that is written over on a terminal, a line for each kind of
@@ -109,7 +112,7 @@ impl Stderr {
 }
 
 impl Reporter for Stderr {
-    fn stage(&self, stage: &Stage<'_>) {
+    fn stage(&self, stage: &Stage) {
         let mut last = self.last_kind.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = last.replace(stage.kind()) != Some(stage.kind());
         // A closed stderr must not end anything.

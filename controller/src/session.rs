@@ -11,7 +11,10 @@ use crate::{
     push::{self, PushError, Pushed, Settings},
     reporter::{Reporter, Stage},
     target::Target,
-    transport::process::{Carrier, Ended},
+    transport::{
+        Channel,
+        process::{Carrier, Ended},
+    },
 };
 use protocol::{
     Item, Request,
@@ -36,6 +39,7 @@ use tokio::{
     task::JoinHandle,
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 
 /// A connected agent.
 pub struct Session {
@@ -46,14 +50,17 @@ pub struct Session {
     shared: Arc<Shared>,
     next_id: AtomicU32,
     writer: JoinHandle<()>,
-    reader: JoinHandle<()>,
-    carrier: Option<Carrier>,
+    /// Ends when the session is over, with how the process ended that carried the channel.
+    reader: JoinHandle<Option<Ended>>,
     receipt: oneshot::Receiver<Receipt>,
 }
 
 /// What the reader and the calls share.
+#[derive(Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
+    /// Set when the session is over.
+    over: CancellationToken,
 }
 
 enum Waiting {
@@ -61,6 +68,12 @@ enum Waiting {
     Calls(HashMap<RequestId, mpsc::Sender<FromAgent>>),
     /// The session is over, for this reason.
     Over(Lost),
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self::Calls(HashMap::new())
+    }
 }
 
 /// Why a session ended that was not asked to.
@@ -75,6 +88,8 @@ pub enum Lost {
     },
     /// What came is no message.
     Garbled(String),
+    /// Calls neither ended in time nor when they were withdrawn.
+    Stuck,
 }
 
 impl std::fmt::Display for Lost {
@@ -85,6 +100,7 @@ impl std::fmt::Display for Lost {
                 write!(f, "nothing came from the target for {seconds} s")
             }
             Self::Garbled(why) => write!(f, "the target sent what is no message: {why}"),
+            Self::Stuck => f.write_str("the agent hung in a call that it could not end"),
         }
     }
 }
@@ -128,8 +144,8 @@ impl Session {
     ) -> Result<Self, PushError> {
         let pushed = push::push(target, settings, reporter).await?;
         reporter.stage(&Stage::Connected {
-            host: pushed.hello.host_name.as_str(),
-            kernel: pushed.hello.kernel_release.as_str(),
+            host: pushed.hello.host_name.clone(),
+            kernel: pushed.hello.kernel_release.clone(),
             uid: pushed.hello.uid,
         });
         Ok(Self::begin(target, pushed, settings.silence_limit))
@@ -138,12 +154,13 @@ impl Session {
     /// Takes up the session with an agent that has said who it is.
     fn begin(target: &Target, pushed: Pushed, limit: Duration) -> Self {
         let Pushed { channel, buffer, hello, sha256, .. } = pushed;
+        let Channel { reader, writer, process } = channel;
         let (to_writer, messages) = mpsc::channel(QUEUE);
-        let shared = Arc::new(Shared { waiting: Mutex::new(Waiting::Calls(HashMap::new())) });
+        let shared = Arc::new(Shared::default());
         let (receipt_sender, receipt) = oneshot::channel();
-        let writer = tokio::spawn(write(channel.writer, messages, limit));
+        let writer = tokio::spawn(write(writer, messages, limit));
         let reading = Reading { shared: Arc::clone(&shared), receipt: Some(receipt_sender) };
-        let reader = tokio::spawn(reading.run(channel.reader, buffer, limit));
+        let reader = tokio::spawn(reading.until_over(reader, buffer, limit, process));
         Self {
             target: target.clone(),
             hello,
@@ -153,7 +170,6 @@ impl Session {
             next_id: AtomicU32::new(1),
             writer,
             reader,
-            carrier: channel.process,
             receipt,
         }
     }
@@ -199,6 +215,7 @@ impl Session {
         loop {
             let received = tokio::time::timeout_at(until, messages.recv()).await;
             let Ok(message) = received else {
+                self.give_up(id, &mut messages).await;
                 return Err(CallError::Overdue { seconds: patience.as_secs() });
             };
             match message.ok_or_else(|| self.over())? {
@@ -213,6 +230,23 @@ impl Session {
         }
     }
 
+    /// Withdraws a call that is overdue. An agent that does not even answer that hangs in it, and the
+    /// session is over once no other call waits: each such call takes one of the agent's places.
+    async fn give_up(&self, id: RequestId, messages: &mut mpsc::Receiver<FromAgent>) {
+        let _ = self.to_writer.try_send(ToAgent::Cancel { id });
+        let until = Instant::now() + GRACE;
+        while let Ok(message) = tokio::time::timeout_at(until, messages.recv()).await {
+            match message {
+                None | Some(FromAgent::Answered(_)) => return,
+                Some(_) => {}
+            }
+        }
+        self.shared.leave(id);
+        if self.shared.is_idle() {
+            self.shared.end(Lost::Stuck);
+        }
+    }
+
     fn over(&self) -> CallError {
         CallError::Lost(self.lost().unwrap_or(Lost::Closed))
     }
@@ -220,21 +254,28 @@ impl Session {
     /// Ends the session: stops the agent, waits for its receipt and for the channel to close.
     pub async fn stop(mut self, reporter: &dyn Reporter) -> Stopped {
         const PATIENCE: Duration = Duration::from_secs(8);
+        let until = Instant::now() + PATIENCE;
         reporter.stage(&Stage::Stopping);
-        let was_lost = self.lost();
-        let _ = self.to_writer.send(ToAgent::Stop).await;
-        let receipt = tokio::time::timeout(PATIENCE, &mut self.receipt).await;
+        let _ = tokio::time::timeout_at(until, self.to_writer.send(ToAgent::Stop)).await;
+        let receipt = tokio::time::timeout_at(until, &mut self.receipt).await;
         let receipt = receipt.ok().and_then(Result::ok);
         // The writer ends with its queue, and closes the channel; the agent's process ends, and
         // with it the process that carried the channel.
         let (closed, _) = mpsc::channel(1);
         drop(std::mem::replace(&mut self.to_writer, closed));
-        let _ = tokio::time::timeout(PATIENCE, &mut self.writer).await;
-        let ended = match self.carrier.take() {
-            Some(carrier) => Some(carrier.end(PATIENCE).await),
-            None => None,
+        let ended = match tokio::time::timeout_at(until, &mut self.reader).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                self.shared.end(Lost::Closed);
+                (&mut self.reader).await
+            }
         };
-        Stopped { target: self.target.clone(), hello: self.hello.clone(), receipt, ended, was_lost }
+        Stopped {
+            target: self.target.clone(),
+            hello: self.hello.clone(),
+            receipt,
+            ended: ended.ok().flatten(),
+        }
     }
 }
 
@@ -256,20 +297,27 @@ pub struct Stopped {
     pub receipt: Option<Receipt>,
     /// How the process ended that carried the channel.
     pub ended: Option<Ended>,
-    /// Why it had been lost before.
-    pub was_lost: Option<Lost>,
 }
+
+/// ssh's own exit code, which says nothing about the agent.
+const EXIT_OF_SSH: i32 = 255;
+
+/// The supervisor's exit code for descendants that would not end.
+const DESCENDANTS_LEFT: i32 = 77;
 
 impl Stopped {
     /// Whether it is certain that nothing is left on the target.
     ///
     /// With a receipt: that it says so. Without one, the supervisor's exit code says so: it ends
-    /// only after its last descendant, and its code arrives only once it has ended. 255 is ssh's
-    /// own.
+    /// after its last descendant, or with a code of its own, and its code arrives only once it has
+    /// ended.
     pub fn is_clean(&self) -> bool {
         match &self.receipt {
             Some(receipt) => receipt.is_clean(),
-            None => self.exit_code().is_some_and(|code| code != 255) && self.hello.is_unlinked,
+            None => {
+                let means_clean = |code| code != EXIT_OF_SSH && code != DESCENDANTS_LEFT;
+                self.exit_code().is_some_and(means_clean) && self.hello.is_unlinked
+            }
         }
     }
 
@@ -287,6 +335,11 @@ impl Stopped {
             Some(code) if self.is_clean() => format!(
                 "receipt: {}: the agent ended by itself (exit code {code}) after its last \
                  descendant; 0 files left",
+                self.target
+            ),
+            Some(DESCENDANTS_LEFT) => format!(
+                "no receipt: {}: the agent ended, but not all that it had started: a process in an \
+                 uninterruptible sleep ends when it wakes up",
                 self.target
             ),
             Some(_) | None => format!(
@@ -347,6 +400,15 @@ impl Shared {
         if matches!(*waiting, Waiting::Calls(_)) {
             *waiting = Waiting::Over(lost);
         }
+        self.over.cancel();
+    }
+
+    /// Whether no call waits for an answer.
+    fn is_idle(&self) -> bool {
+        match &*self.lock() {
+            Waiting::Calls(calls) => calls.is_empty(),
+            Waiting::Over(_) => true,
+        }
     }
 }
 
@@ -406,31 +468,50 @@ struct Reading {
 }
 
 impl Reading {
-    async fn run(
+    /// Reads until the session is over, and then ends the process that carried the channel.
+    async fn until_over(
         mut self,
+        reader: Box<dyn AsyncRead + Send + Unpin>,
+        buffer: FrameBuffer,
+        silence_limit: Duration,
+        carrier: Option<Carrier>,
+    ) -> Option<Ended> {
+        /// What a process gets to end by itself, once its channel is closed.
+        const PATIENCE: Duration = Duration::from_secs(3);
+        let over = self.shared.over.clone();
+        let lost = tokio::select! {
+            lost = self.run(reader, buffer, silence_limit) => lost,
+            () = over.cancelled() => Lost::Closed,
+        };
+        let patience =
+            if lost == Lost::Closed && !over.is_cancelled() { PATIENCE } else { Duration::ZERO };
+        self.shared.end(lost);
+        // Nobody is to wait for a receipt that cannot come any more.
+        self.receipt = None;
+        Some(carrier?.end(patience).await)
+    }
+
+    async fn run(
+        &mut self,
         mut reader: Box<dyn AsyncRead + Send + Unpin>,
         mut buffer: FrameBuffer,
         silence_limit: Duration,
-    ) {
+    ) -> Lost {
         let mut bytes = vec![0; 64 << 10];
-        let lost = loop {
+        loop {
             loop {
                 match buffer.take::<FromAgent>() {
                     Ok(Some(message)) => self.handle(message).await,
                     Ok(None) => break,
-                    Err(error) => {
-                        self.shared.end(Lost::Garbled(error.to_string()));
-                        return;
-                    }
+                    Err(error) => return Lost::Garbled(error.to_string()),
                 }
             }
             match tokio::time::timeout(silence_limit, reader.read(&mut bytes)).await {
-                Ok(Ok(0) | Err(_)) => break Lost::Closed,
+                Ok(Ok(0) | Err(_)) => return Lost::Closed,
                 Ok(Ok(read)) => buffer.push(bytes.get(..read).unwrap_or_default()),
-                Err(_) => break Lost::Silent { seconds: silence_limit.as_secs() },
+                Err(_) => return Lost::Silent { seconds: silence_limit.as_secs() },
             }
-        };
-        self.shared.end(lost);
+        }
     }
 
     async fn handle(&mut self, message: FromAgent) {

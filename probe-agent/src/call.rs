@@ -185,6 +185,46 @@ pub fn millis(time: Duration) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::{Request, instruments::self_test};
+
+    struct Nobody;
+
+    impl Listener for Nobody {
+        fn progress(&self, _: Progress) {}
+
+        fn item(&self, _: Streamed) -> bool {
+            true
+        }
+    }
+
+    /// A call that would take a minute ends at the first limit that it reaches.
+    fn end_of_a_long_call(budget: Budget, interval_ms: u32, withdraw: bool) -> AgentError {
+        let (root, artifacts) = (Root::live().unwrap(), Mutex::default());
+        let withdrawal = Arc::new(Withdrawal::default());
+        if withdraw {
+            let withdrawal = Arc::clone(&withdrawal);
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(30));
+                withdrawal.withdraw();
+            });
+        }
+        let context = Context::new(&root, &artifacts, &Nobody, (RequestId(1), budget, withdrawal));
+        let request = self_test::Request { count: 1_000_000, interval_ms, ..Default::default() };
+        crate::instruments::run(Request::SelfTest(request), &context).unwrap_err()
+    }
+
+    #[test]
+    fn each_limit_ends_a_call() {
+        let budget = Budget::default();
+        let deadline = Budget { deadline_ms: 50, ..budget };
+        let cost = Budget { cpu_ms: 10, ..budget };
+        assert_eq!(
+            end_of_a_long_call(deadline, 10, false),
+            AgentError::DeadlineExceeded { deadline_ms: 50 }
+        );
+        assert_eq!(end_of_a_long_call(cost, 0, false), AgentError::CostExceeded { cpu_ms: 10 });
+        assert_eq!(end_of_a_long_call(budget, 10, true), AgentError::Cancelled);
+    }
 
     #[test]
     fn a_withdrawn_sleep_ends_at_once() {

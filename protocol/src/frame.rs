@@ -88,7 +88,7 @@ fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
 }
 
 /// Why bytes are not a frame of the expected message.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FrameError {
     /// The length in front of the message is above the cap.
     #[error("a frame of {length} bytes exceeds the limit of {MAX_FRAME_BYTES}")]

@@ -231,7 +231,7 @@ pub fn controller_mark(token: &Token) -> Vec<u8> {
 }
 
 /// Why the peer is not the agent that was sent.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The text is not a token.
     #[error("a token is 32 hexadecimal digits")]

@@ -4,7 +4,7 @@
 use crate::sshd::Sshd;
 use anyhow::{Context as _, Result};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -55,7 +55,8 @@ pub fn files(sshd: &Sshd) -> Result<Vec<String>> {
     Ok(run(sshd, &script)?.lines().map(str::to_owned).collect())
 }
 
-/// A session's processes: the agent's own two, and everything below them.
+/// The processes of sessions that came through this server: the start-up script or the agent's own
+/// two, and everything below them.
 ///
 /// # Errors
 ///
@@ -63,19 +64,27 @@ pub fn files(sshd: &Sshd) -> Result<Vec<String>> {
 pub fn session(sshd: &Sshd) -> Result<Vec<Seen>> {
     let all = processes(sshd)?;
     let by_pid: BTreeMap<u32, &Seen> = all.iter().map(|seen| (seen.pid, seen)).collect();
-    let is_agent = |seen: &Seen| seen.command.contains("/proc/self/fd/4 serve ");
-    let belongs = |seen: &Seen| {
-        let mut at = Some(seen);
-        for _ in 0..all.len() {
-            match at {
-                Some(found) if is_agent(found) => return true,
-                Some(found) => at = by_pid.get(&found.parent).copied(),
-                None => return false,
-            }
+    let belongs = |seen: &&Seen| {
+        let mut line = Vec::new();
+        let mut at = Some(*seen);
+        while let Some(found) = at.filter(|_| line.len() < all.len()) {
+            line.push(found);
+            at = by_pid.get(&found.parent).copied();
         }
-        false
+        line.iter().any(|seen| token_of(seen).is_some())
+            && line.iter().any(|seen| seen.pid == sshd.pid())
     };
-    Ok(all.iter().filter(|seen| belongs(seen)).cloned().collect())
+    Ok(all.iter().filter(belongs).cloned().collect())
+}
+
+/// The token of the session that a process belongs to, where its command line names it: the agent's
+/// does, and the start-up script's.
+fn token_of(seen: &Seen) -> Option<&str> {
+    ["token=", " serve "].into_iter().find_map(|before| {
+        let (_, behind) = seen.command.split_once(before)?;
+        let token = behind.get(..32)?;
+        token.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(token)
+    })
 }
 
 /// What is left of processes that were seen before, and of files.
@@ -93,9 +102,13 @@ pub fn left(sshd: &Sshd, before: &[Seen]) -> Result<Vec<String>> {
                 && !other.command.contains("<defunct>")
         })
     };
+    // Also what was started since, and whatever its parent is now.
+    let tokens: BTreeSet<&str> = before.iter().filter_map(token_of).collect();
+    let is_of_session = |seen: &&Seen| token_of(seen).is_some_and(|token| tokens.contains(token));
     let mut left: Vec<String> = before
         .iter()
         .filter(survives)
+        .chain(now.iter().filter(is_of_session))
         .map(|seen| format!("process {} {}", seen.pid, seen.command))
         .collect();
     left.extend(files(sshd)?.into_iter().map(|file| format!("file {file}")));

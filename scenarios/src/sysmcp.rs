@@ -85,6 +85,14 @@ impl Sysmcp {
         command
     }
 
+    /// The same as one would type it, with more words behind.
+    pub fn typed(&self, more: &str) -> String {
+        let command = self.command();
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let quoted = words.map(|word| format!("'{}'", word.to_string_lossy()));
+        format!("{} {more}", quoted.collect::<Vec<_>>().join(" "))
+    }
+
     /// Calls a tool and waits.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ fn check(sysmcp: &Sysmcp, code: i32, says: &[&str]) -> String {
     assert_eq!(output.status.code(), Some(code), "{said}");
     let lines: Vec<&str> = said
         .lines()
-        .filter(|line| !line.contains("connecting to") && !line.contains("sending the"))
+        .filter(|line| !line.contains("connecting to ssh:") && !line.contains("sending the"))
         .collect();
     assert_eq!(lines.len(), 1, "one line says what is wrong: {said}");
     for words in says {

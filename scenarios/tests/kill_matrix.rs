@@ -9,6 +9,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{
     client::Client,
+    not_run::is_full,
     programs,
     second_way::{self, Seen},
     sshd::{Settings, Sshd},
@@ -84,12 +85,24 @@ impl Bench {
         }
     }
 
+    /// What the second way sees of a push: the script, waiting for the agent, which takes about ten
+    /// seconds over the slow link.
+    fn receiving(&self) -> Vec<Seen> {
+        let started = Instant::now();
+        loop {
+            let seen = second_way::session(&self.sshd).unwrap();
+            if seen.iter().any(|seen| seen.command.contains("head -c 5")) {
+                return seen;
+            }
+            assert!(started.elapsed() < 30 * SECOND, "the push never began: {seen:#?}");
+            sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Asserts that nothing of a session is left.
     fn assert_clean(&self, before: &[Seen], row: &str) {
         let left = second_way::left_after(&self.sshd, before, PATIENCE).unwrap();
         assert!(left.is_empty(), "{row}: left on the target: {left:#?}");
-        let agents = second_way::session(&self.sshd).unwrap();
-        assert!(agents.is_empty(), "{row}: an agent is left: {agents:#?}");
     }
 
     /// Starts a long call in the background, in a process group of its own.
@@ -203,19 +216,7 @@ fn interrupt_and_kill_during_the_push() {
     for (name, what, code) in [("INT", Signal::INT, 130), ("KILL", Signal::KILL, 137)] {
         let bench = Bench::new().with_link(Some(60_000));
         let mut call = bench.long_call();
-        // The script is there, waiting for the agent, which takes about ten seconds.
-        let started = Instant::now();
-        let script = loop {
-            let all = second_way::processes(&bench.sshd).unwrap();
-            let of_script = |seen: &&Seen| seen.command.contains("sysmcp-; mark=");
-            let found: Vec<Seen> = all.iter().filter(of_script).cloned().collect();
-            let head = all.iter().find(|seen| seen.command.starts_with("head -c 5"));
-            if let Some(head) = head {
-                break found.into_iter().chain([head.clone()]).collect::<Vec<Seen>>();
-            }
-            assert!(started.elapsed() < 30 * SECOND, "the push never began");
-            sleep(Duration::from_millis(50));
-        };
+        let script = bench.receiving();
         let files = second_way::files(&bench.sshd).unwrap();
         assert!(files.is_empty(), "files have a name during the push: {files:?}");
         signal(call.id(), what);
@@ -226,19 +227,30 @@ fn interrupt_and_kill_during_the_push() {
 
 #[test]
 fn cancel_by_the_client() {
+    /// Calls that the agent runs at the same time.
+    const PLACES: u32 = 8;
     let bench = Bench::new();
+    let bench = Bench { sysmcp: bench.sysmcp.with(&["--max-calls", "8"]), ..bench };
     let (mut client, seen) = bench.client("plant_child");
     let arguments = json!({"count": 60, "interval_ms": 1000});
     let call = json!({"name": "self_test", "arguments": arguments});
-    let id = client.ask("tools/call", &call).unwrap();
+    let ids: Vec<u64> = (0..PLACES).map(|_| client.ask("tools/call", &call).unwrap()).collect();
     sleep(SECOND);
-    client.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
-    // The work stops on the target: the place that the call held there is free again.
-    let arguments = json!({"count": 1});
+    for id in &ids {
+        client.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
+    }
+    // The work stops on the target: the places that the calls held there are free again.
     let started = Instant::now();
-    client.call("self_test", &arguments, 10 * SECOND).unwrap();
-    assert!(started.elapsed() < 3 * SECOND);
-    assert_eq!(client.reply(id, SECOND).unwrap(), None, "a withdrawn call was answered");
+    let answer = loop {
+        let answer = client.call("self_test", &json!({"count": 1}), 10 * SECOND).unwrap();
+        if answer.get("isError") != Some(&json!(true)) || started.elapsed() > 3 * SECOND {
+            break answer;
+        }
+    };
+    assert_eq!(answer.get("isError"), Some(&json!(false)), "{answer}");
+    for id in ids {
+        assert_eq!(client.reply(id, SECOND / 10).unwrap(), None, "a withdrawn call was answered");
+    }
     let audit = std::fs::read_to_string(bench.sysmcp.audit_log()).unwrap();
     assert!(audit.contains("\"error\":\"cancelled\""), "{audit}");
     client.close();
@@ -308,6 +320,43 @@ fn a_network_that_is_cut_without_a_word() {
     bench.assert_clean(&seen, "cut network");
     let reply = client.reply(id, 10 * SECOND).unwrap().unwrap().to_string();
     assert!(reply.contains("nothing came from the target for 3 s"), "{reply}");
+}
+
+/// Nobody closes anything then: the script has to give up by itself.
+#[test]
+fn a_network_that_is_cut_during_the_push() {
+    const PATIENCE: Duration = Duration::from_secs(100);
+    let bench = Bench::new().with_link(Some(60_000));
+    let bench = Bench { sysmcp: bench.sysmcp.with(&["--connect-timeout", "5"]), ..bench };
+    let mut call = bench.long_call();
+    let script = bench.receiving();
+    std::fs::write(&bench.cut, "").unwrap();
+    let left = second_way::left_after(&bench.sshd, &script, PATIENCE).unwrap();
+    assert!(left.is_empty(), "left on the target: {left:#?}");
+    assert_eq!(wait(&mut call), 11);
+}
+
+/// The start-up script names a folder for a moment. An interrupt in that moment is not to leave it.
+#[test]
+fn an_interrupt_at_any_moment_on_this_machine() {
+    let rounds: u64 = if is_full() { 400 } else { 60 };
+    let sshd = Sshd::start(&Settings::default()).unwrap();
+    let sysmcp = Sysmcp::local().unwrap().with(&["--quiet"]);
+    for round in 0..rounds {
+        let mut call = sysmcp
+            .command()
+            .args(["call", "process_list"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        sleep(Duration::from_micros(round * 40_000 / rounds));
+        signal(call.id(), Signal::INT);
+        let code = wait(&mut call);
+        assert_eq!(code, 130, "round {round}");
+        let files = second_way::files(&sshd).unwrap();
+        assert!(files.is_empty(), "round {round}: {files:?}");
+    }
 }
 
 /// The check itself: a survivor and a file must turn it red.

@@ -8,7 +8,7 @@ use protocol::{
 };
 
 /// Why a call has no answer.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum GateError {
     /// No such tool is offered.
     #[error("no tool is called `{name}`; there are {offered}")]

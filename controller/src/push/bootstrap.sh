@@ -1,7 +1,7 @@
 # Runs on the target, in any POSIX shell, as one line: the comments and the line ends go, so every
 # line ends as it would have to in the middle of another. It travels between single quotes through
 # login shells of all kinds, so it holds no single quote, no exclamation mark and no doubled
-# backslash. TOKEN and ROOM are filled in; both are digits.
+# backslash. TOKEN, ROOM, PATIENCE and HEADER are filled in; all are digits.
 
 umask 077; set -f;
 token=TOKEN; room=ROOM;
@@ -39,11 +39,15 @@ check=; for tool in sha256sum shasum openssl; do
 done;
 # gzip checks what it unpacks; without either, nothing would.
 test -n "$check" || test $unpack = gzip || { say NOCHECK; exit 92; };
+# A network that is cut without a word closes nothing here: what waits for bytes has a limit.
+limit=; timeout 5 uname >/dev/null 2>&1 && limit="timeout PATIENCE";
 say READY ${machine:-unknown} $unpack;
-IFS=" " read bytes sum form || exit 89;
+# Byte by byte, so that none of the agent is taken along.
+set -- `$limit dd bs=1 count=HEADER 2>/dev/null`;
+bytes=$1; sum=$2; form=$3;
 case $form in
-  gzip) head -c $bytes | gzip -dc >&3;;
-  raw) head -c $bytes >&3;;
+  gzip) $limit head -c $bytes | gzip -dc >&3;;
+  raw) $limit head -c $bytes >&3;;
   *) exit 89;;
 esac || {
   # Too little room now, or bytes that do not unpack: trying tells.

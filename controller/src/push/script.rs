@@ -5,14 +5,19 @@ use protocol::{
     handshake::{Sha256, Token},
     host_text::HostText,
 };
+use std::time::Duration;
 
 const SOURCE: &str = include_str!("bootstrap.sh");
 
-/// The script as one line, for one session.
-pub fn for_session(token: &Token, room_bytes: usize) -> String {
+/// The script as one line, for one session. It waits no longer than `patience` for what is sent.
+pub fn for_session(token: &Token, room_bytes: usize, patience: Duration) -> String {
     let lines = SOURCE.lines().map(str::trim).filter(|line| !line.is_empty());
     let code: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
-    code.join(" ").replace("TOKEN", token.as_str()).replace("ROOM", &room_bytes.to_string())
+    code.join(" ")
+        .replace("TOKEN", token.as_str())
+        .replace("ROOM", &room_bytes.to_string())
+        .replace("PATIENCE", &patience.as_secs().to_string())
+        .replace("HEADER", &HEADER_BYTES.to_string())
 }
 
 /// What the script's lines begin with.
@@ -20,10 +25,15 @@ pub fn mark(token: &Token) -> String {
     format!("sysmcp-{}", token.as_str())
 }
 
+/// Bytes of the line that announces the payload: always as many, so that the script knows how many
+/// to read.
+const HEADER_BYTES: usize = 96;
+
 /// The line that announces the payload.
 pub fn header(payload_bytes: usize, sha256: &Sha256, is_packed: bool) -> String {
     let form = if is_packed { "gzip" } else { "raw" };
-    format!("{payload_bytes} {sha256} {form}\n")
+    let line = format!("{payload_bytes} {sha256} {form}");
+    format!("{line:<width$}\n", width = HEADER_BYTES - 1)
 }
 
 /// A line of the script.
@@ -155,7 +165,7 @@ mod tests {
     use super::*;
 
     fn script() -> String {
-        for_session(&Token::new([0xab; 16]), 1_200_000)
+        for_session(&Token::new([0xab; 16]), 1_200_000, Duration::from_secs(60))
     }
 
     #[test]
@@ -164,7 +174,16 @@ mod tests {
         for forbidden in ["'", "\n", "!", "\\\\"] {
             assert!(!script().contains(forbidden), "{forbidden:?}");
         }
-        assert!(!script().contains("TOKEN") && !script().contains("ROOM"));
+        for placeholder in ["TOKEN", "ROOM", "PATIENCE", "HEADER"] {
+            assert!(!script().contains(placeholder), "{placeholder}");
+        }
+    }
+
+    #[test]
+    fn every_header_has_the_length_that_the_script_reads() {
+        for bytes in [1, 99_999_999] {
+            assert_eq!(header(bytes, &Sha256([0; 32]), true).len(), HEADER_BYTES);
+        }
     }
 
     #[test]

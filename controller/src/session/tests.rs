@@ -129,13 +129,35 @@ async fn an_agent_that_never_answers_is_given_up_and_told() {
             if let ToAgent::Heartbeat { sequence } = message {
                 agent.say(&FromAgent::Heartbeat { sequence }).await;
             }
-            if matches!(message, ToAgent::Cancel { .. }) {
-                return;
+        }
+    });
+    assert_eq!(ask(&session).await, Err(CallError::Overdue { seconds: 7 }));
+    // Not even the withdrawal was answered: the agent hangs, and the next call needs another.
+    assert_eq!(session.lost(), Some(Lost::Stuck));
+    alive.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_ends_an_overdue_call_goes_on() {
+    let (session, mut agent) = session();
+    let agent = tokio::spawn(async move {
+        loop {
+            match agent.next().await {
+                ToAgent::Heartbeat { sequence } => {
+                    agent.say(&FromAgent::Heartbeat { sequence }).await;
+                }
+                ToAgent::Cancel { id } => {
+                    let result = Err(AgentError::Cancelled);
+                    agent.say(&FromAgent::Answered(Answered { id, result })).await;
+                    return agent;
+                }
+                ToAgent::Call(_) | ToAgent::Terms(_) | ToAgent::Stop => {}
             }
         }
     });
     assert_eq!(ask(&session).await, Err(CallError::Overdue { seconds: 7 }));
-    alive.await.unwrap();
+    assert_eq!(session.lost(), None);
+    drop(agent.await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

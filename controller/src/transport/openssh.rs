@@ -12,14 +12,18 @@ use std::{ffi::OsString, path::Path};
 use tokio::process::Command;
 
 /// What of the user's configuration must not apply to this channel: a terminal, a command of their
-/// own, forwardings, an escape character in binary data.
-const OPTIONS: [&str; 8] = [
+/// own, an escape character in binary data; whatever gives the target power over this machine; and
+/// being the master of connections that the user makes later, which would end with ours.
+const OPTIONS: [&str; 11] = [
     "-T",
     "-oRemoteCommand=none",
     "-oRequestTTY=no",
     "-oClearAllForwardings=yes",
     "-oForwardAgent=no",
+    "-oForwardX11=no",
+    "-oGSSAPIDelegateCredentials=no",
     "-oPermitLocalCommand=no",
+    "-oControlMaster=no",
     "-oEscapeChar=none",
     "-oLogLevel=ERROR",
 ];
@@ -28,6 +32,10 @@ const OPTIONS: [&str; 8] = [
 /// channel before the agent could be stopped in order. `ssh` leaves an ignored signal ignored
 /// (`client_loop` in OpenSSH's clientloop.c), except while it asks for a passphrase.
 const SHIELD: &str = "trap '' INT; exec \"$@\"";
+
+/// Makes every question go to a program that answers none, also those of the `ssh` that a jump host
+/// needs, which `BatchMode` does not reach (ssh(1), OpenSSH 8.4).
+const ASKS_NOBODY: [(&str, &str); 2] = [("SSH_ASKPASS", "false"), ("SSH_ASKPASS_REQUIRE", "force")];
 
 /// The arguments of `ssh`. The host comes last and behind `--`, so that no name is an option.
 pub fn arguments(target: &SshTarget, script: &str, login: &Login) -> Vec<OsString> {
@@ -65,6 +73,9 @@ fn place(target: &SshTarget, config: Option<&Path>) -> Vec<OsString> {
 pub fn open(target: &SshTarget, script: &str, login: &Login) -> std::io::Result<Channel> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", SHIELD, "sysmcp", "ssh"]).args(arguments(target, script, login));
+    if login.prompts == Prompts::Forbidden {
+        command.envs(ASKS_NOBODY);
+    }
     process::start(command)
 }
 

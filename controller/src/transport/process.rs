@@ -1,6 +1,11 @@
 //! A channel that a process of ours carries: a local shell, or `ssh`.
+//!
+//! Such a process is asked to end before it is killed: `ssh` gives the terminal back and takes the
+//! process of a jump host with it, and the start-up script removes its folder. One whose channel
+//! was dropped ends in the background; [`settle`] waits for those.
 
 use super::Channel;
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     process::{ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
@@ -15,9 +20,16 @@ use tokio::{
 /// Bytes of stderr that are kept, the last ones: that is where the reason stands.
 const STDERR_BYTES: usize = 8192;
 
-/// The process behind a channel. Dropping it kills the process.
+/// What a process gets to end by itself, once it has been asked to.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Processes whose channel was dropped, on their way to their end.
+static ENDING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+
+/// The process behind a channel. Dropping it ends the process, in the background.
 pub struct Carrier {
-    child: Child,
+    /// Taken when it ends.
+    child: Option<Child>,
     stderr: Arc<Mutex<Vec<u8>>>,
     stderr_reader: JoinHandle<()>,
 }
@@ -37,7 +49,7 @@ pub fn start(mut command: Command) -> std::io::Result<Channel> {
     };
     let kept = Arc::new(Mutex::new(Vec::new()));
     let stderr_reader = tokio::spawn(keep_end(stderr, Arc::clone(&kept)));
-    let carrier = Carrier { child, stderr: kept, stderr_reader };
+    let carrier = Carrier { child: Some(child), stderr: kept, stderr_reader };
     Ok(Channel { reader: Box::new(stdout), writer: Box::new(stdin), process: Some(carrier) })
 }
 
@@ -65,19 +77,104 @@ pub struct Ended {
 }
 
 impl Carrier {
-    /// Waits for the process to end by itself; kills it when it takes longer than `patience`.
+    /// Waits for the process to end by itself; makes it end when it takes longer than `patience`.
     pub async fn end(mut self, patience: Duration) -> Ended {
-        let status = match tokio::time::timeout(patience, self.child.wait()).await {
-            Ok(status) => status.ok(),
-            Err(_) => {
-                let _ = self.child.kill().await;
-                None
-            }
+        let status = match self.child.take() {
+            Some(mut child) => match tokio::time::timeout(patience, child.wait()).await {
+                Ok(status) => status.ok(),
+                Err(_) => {
+                    end(child).await;
+                    None
+                }
+            },
+            None => None,
         };
         // The reader ends with the stream; a descendant that still holds it is not waited for.
         let _ = tokio::time::timeout(Duration::from_millis(200), &mut self.stderr_reader).await;
-        self.stderr_reader.abort();
         let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Ended { status, stderr }
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.stderr_reader.abort();
+        // Outside of the runtime nobody could wait for it; then it is killed.
+        if let (Some(child), Ok(runtime)) =
+            (self.child.take(), tokio::runtime::Handle::try_current())
+        {
+            let mut ending = ENDING.lock().unwrap_or_else(PoisonError::into_inner);
+            ending.retain(|process| !process.is_finished());
+            ending.push(runtime.spawn(end(child)));
+        }
+    }
+}
+
+/// Asks a process to end, and kills it when it does not.
+async fn end(mut child: Child) {
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // The child was not waited for yet, so the pid is still its own.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
+        let _ = child.kill().await;
+    }
+}
+
+/// Waits until every process has ended whose channel was dropped.
+pub async fn settle() {
+    let ending = std::mem::take(&mut *ENDING.lock().unwrap_or_else(PoisonError::into_inner));
+    for process in ending {
+        let _ = process.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[tokio::test]
+    async fn a_dropped_process_is_asked_to_end_before_it_is_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ready, asked) = (folder.path().join("ready"), folder.path().join("asked"));
+        let script = format!(
+            "trap ': >{}; exit' TERM; : >{}; while :; do sleep 0.01; done",
+            asked.display(),
+            ready.display()
+        );
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &script]);
+        let channel = start(command).unwrap();
+        wait_for(&ready).await;
+        drop(channel);
+        settle().await;
+        assert!(asked.exists());
+    }
+
+    #[tokio::test]
+    async fn one_that_will_not_end_is_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let ready = folder.path().join("ready");
+        let script = format!("trap '' TERM; echo $$ >{}; sleep 3600", ready.display());
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &script]);
+        let channel = start(command).unwrap();
+        wait_for(&ready).await;
+        let pid = std::fs::read_to_string(&ready).unwrap();
+        let process = channel.process.unwrap();
+        assert!(process.end(Duration::ZERO).await.status.is_none());
+        assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists());
+    }
+
+    async fn wait_for(path: &Path) {
+        for _ in 0..500 {
+            if std::fs::read_to_string(path).is_ok_and(|text| path.exists() && text.len() != 1) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{} never came", path.display());
     }
 }

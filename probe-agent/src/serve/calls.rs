@@ -40,6 +40,9 @@ struct Running {
     ends_at: Instant,
 }
 
+/// What a refused caller waits at least before it tries again: also where the running calls are late.
+const LEAST_WAIT: Duration = Duration::from_millis(100);
+
 impl Calls {
     pub(super) fn new(root: Root, outbox: Arc<Outbox>) -> Self {
         let shared = Shared { root, artifacts: Mutex::default(), running: Mutex::default() };
@@ -82,7 +85,7 @@ impl Calls {
             let first = running.values().map(|call| call.ends_at.saturating_duration_since(now));
             return Err(AgentError::Busy {
                 running: u32::try_from(running.len()).unwrap_or(u32::MAX),
-                retry_after_ms: millis(first.min().unwrap_or_default()),
+                retry_after_ms: millis(first.min().unwrap_or_default().max(LEAST_WAIT)),
             });
         }
         let window = Duration::from_millis(call.request.window_ms().into());

@@ -2,6 +2,8 @@
 
 use crate::target::SshTarget;
 use protocol::{host_text::HostText, redact};
+use shlex::try_quote as quote;
+use std::path::Path;
 
 /// The cause of a failed login.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +18,15 @@ pub enum Failure {
         host: String,
         /// The command.
         remedy: String,
+    },
+    /// The host key is one that was revoked.
+    #[error(
+        "the host key of {host} is marked as revoked: whoever has it may not be that host. Do not \
+         connect; ask whoever keeps the known hosts"
+    )]
+    HostKeyRevoked {
+        /// The host, as known_hosts names it.
+        host: String,
     },
     /// No host key is recorded.
     #[error(
@@ -63,14 +74,11 @@ pub enum Failure {
 }
 
 /// Reads the cause off stderr. `None` when ssh itself did not fail.
-///
-/// `encrypted_key` is asked for only when a login was refused: it names a key that would be tried
-/// and is encrypted.
 pub fn explain(
     target: &SshTarget,
+    config: Option<&Path>,
     code: Option<i32>,
     stderr: &[u8],
-    encrypted_key: impl FnOnce() -> Option<String>,
 ) -> Option<Failure> {
     let text = String::from_utf8_lossy(stderr);
     if code == Some(127) && text.contains("ssh") {
@@ -81,8 +89,11 @@ pub fn explain(
         return None;
     }
     let host = known_hosts_name(target);
-    let by_hand = by_hand(target);
-    if text.contains("HOST IDENTIFICATION HAS CHANGED") || text.contains("is revoked") {
+    let by_hand = by_hand(target, config);
+    if text.contains("REVOKED HOST KEY") || text.contains("marked as revoked") {
+        return Some(Failure::HostKeyRevoked { host });
+    }
+    if text.contains("HOST IDENTIFICATION HAS CHANGED") {
         let remedy = format!("ssh-keygen -R '{host}'");
         return Some(Failure::HostKeyChanged { host, remedy });
     }
@@ -90,9 +101,6 @@ pub fn explain(
         return Some(Failure::HostKeyUnknown { host, remedy: by_hand });
     }
     if text.contains("Permission denied") || text.contains("Too many authentication failures") {
-        if let Some(key) = encrypted_key() {
-            return Some(Failure::Passphrase { key });
-        }
         let user = target.user.clone().unwrap_or_else(|| "the configured user".to_owned());
         return Some(Failure::LoginRefused { host, user, said: last_line(&text), by_hand });
     }
@@ -102,7 +110,7 @@ pub fn explain(
 /// The last line that says something, secrets taken out, escaped.
 fn last_line(text: &str) -> HostText {
     let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("ssh ended");
-    let (line, _) = redact::text(line.trim());
+    let (line, _) = redact::text(line.trim().trim_end_matches('.'));
     HostText::capped(line.as_bytes(), 200)
 }
 
@@ -114,8 +122,12 @@ fn known_hosts_name(target: &SshTarget) -> String {
     }
 }
 
-fn by_hand(target: &SshTarget) -> String {
+/// What one would type to see the same; words from a configuration are quoted for a shell.
+fn by_hand(target: &SshTarget, config: Option<&Path>) -> String {
     let mut command = String::from("ssh");
+    if let Some(config) = config.and_then(Path::to_str).and_then(|path| quote(path).ok()) {
+        command.push_str(&format!(" -F {config}"));
+    }
     if let Some(port) = target.port {
         command.push_str(&format!(" -p {port}"));
     }
@@ -137,7 +149,7 @@ mod tests {
     }
 
     fn explained(stderr: &str) -> Option<Failure> {
-        explain(&target("ssh:deploy@web:2222"), Some(255), stderr.as_bytes(), || None)
+        explain(&target("ssh:deploy@web:2222"), None, Some(255), stderr.as_bytes())
     }
 
     #[test]
@@ -146,6 +158,11 @@ mod tests {
                        verification failed.\r\n";
         let cases = [
             (changed, "ssh-keygen -R '[web]:2222'"),
+            (
+                "@ WARNING: REVOKED HOST KEY DETECTED! @\r\nThe ED25519 host key for web is marked \
+                 as revoked.\r\nHost key verification failed.\r\n",
+                "Do not connect",
+            ),
             ("Host key verification failed.\r\n", "ssh -p 2222 deploy@web"),
             (
                 "No ED25519 host key is known for [web]:2222 and you have requested strict \
@@ -165,19 +182,16 @@ mod tests {
     }
 
     #[test]
-    fn an_encrypted_key_is_named_only_when_the_login_was_refused() {
-        let key = || Some("/home/me/.ssh/id".to_owned());
+    fn what_to_type_names_the_configuration_that_was_used() {
         let denied = b"deploy@web: Permission denied (publickey).";
-        let failure = explain(&target("ssh:web"), Some(255), denied, key).unwrap();
-        assert!(failure.to_string().contains("ssh-add /home/me/.ssh/id"));
-        let refused = b"ssh: connect to host web port 22: Connection refused";
-        let failure = explain(&target("ssh:web"), Some(255), refused, key).unwrap();
-        assert!(matches!(failure, Failure::Unreachable { .. }));
+        let config = Some(Path::new("/a b/config"));
+        let failure = explain(&target("ssh:deploy@web"), config, Some(255), denied).unwrap();
+        assert!(failure.to_string().ends_with("ssh -F '/a b/config' deploy@web"), "{failure}");
     }
 
     #[test]
     fn a_command_that_failed_on_the_host_is_not_a_failure_of_ssh() {
-        assert_eq!(explain(&target("ssh:web"), Some(1), b"Permission denied", || None), None);
+        assert_eq!(explain(&target("ssh:web"), None, Some(1), b"Permission denied"), None);
     }
 
     #[test]

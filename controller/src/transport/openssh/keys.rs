@@ -3,25 +3,36 @@
 use crate::target::SshTarget;
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
+    time::Duration,
 };
+use tokio::process::Command;
 
 /// The first key that ssh would try for this target, that is encrypted, and that no ssh-agent
 /// holds.
-pub fn encrypted_key(target: &SshTarget, config: Option<&Path>) -> Option<String> {
-    let held = output(Command::new("ssh-add").arg("-L")).unwrap_or_default();
-    identity_files(target, config)?.into_iter().find_map(|path| {
-        let private = std::fs::read_to_string(&path).ok()?;
-        let public = std::fs::read_to_string(path.with_extension("pub")).unwrap_or_default();
+pub async fn encrypted_key(target: &SshTarget, config: Option<&Path>) -> Option<String> {
+    let held = output(Command::new("ssh-add").arg("-L")).await.unwrap_or_default();
+    let is_missing = |path: &PathBuf| {
+        let private = std::fs::read_to_string(path).unwrap_or_default();
+        let public = std::fs::read_to_string(public_of(path)).unwrap_or_default();
         let is_held = public.split_whitespace().nth(1).is_some_and(|key| held.contains(key));
-        (is_encrypted(&private) && !is_held).then(|| path.display().to_string())
-    })
+        is_encrypted(&private) && !is_held
+    };
+    let files = identity_files(target, config).await?;
+    files.into_iter().find(is_missing).map(|path| path.display().to_string())
+}
+
+/// Where the public half of a key is kept: `.pub` behind the whole name, whatever that ends in.
+fn public_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".pub");
+    name.into()
 }
 
 /// The files that the user's configuration means for this target.
-fn identity_files(target: &SshTarget, config: Option<&Path>) -> Option<Vec<PathBuf>> {
+async fn identity_files(target: &SshTarget, config: Option<&Path>) -> Option<Vec<PathBuf>> {
     let mut command = Command::new("ssh");
-    let meaning = output(command.arg("-G").args(super::place(target, config)))?;
+    let meaning = output(command.arg("-G").args(super::place(target, config))).await?;
     let home = std::env::var_os("HOME").map(PathBuf::from)?;
     let files = meaning.lines().filter_map(|line| line.strip_prefix("identityfile "));
     let expand = |file: &str| match file.strip_prefix("~/").or(file.strip_prefix("%d/")) {
@@ -31,8 +42,11 @@ fn identity_files(target: &SshTarget, config: Option<&Path>) -> Option<Vec<PathB
     Some(files.map(expand).collect())
 }
 
-fn output(command: &mut Command) -> Option<String> {
-    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+/// What a command prints; `None` when it does not end soon. It only helps to explain.
+async fn output(command: &mut Command) -> Option<String> {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).output();
+    let output = tokio::time::timeout(PATIENCE, output).await.ok()?.ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -49,6 +63,13 @@ fn is_encrypted(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_public_half_has_the_whole_name() {
+        for (key, public) in [("/k/id_rsa", "/k/id_rsa.pub"), ("/k/web.pem", "/k/web.pem.pub")] {
+            assert_eq!(public_of(Path::new(key)), Path::new(public));
+        }
+    }
 
     #[test]
     fn formats() {

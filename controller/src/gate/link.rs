@@ -1,0 +1,232 @@
+//! The one session with the target: connected when it is first needed, shared by all calls,
+//! connected anew when it is lost.
+//!
+//! Connecting belongs to no call. Those that come meanwhile wait for the same attempt and share its
+//! result, success or not; when the last of them goes away, the attempt ends.
+
+use super::GateError;
+use crate::{
+    audit::{Audit, record::Event},
+    push::Settings,
+    reporter::{Reporter, Stage},
+    session::{Session, Stopped},
+    target::Target,
+};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Shared, WeakShared},
+};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::sync::broadcast;
+
+/// The way to the target.
+pub(super) struct Link {
+    target: Target,
+    settings: Settings,
+    audit: Arc<Audit>,
+    state: Mutex<State>,
+}
+
+enum State {
+    /// Not connected.
+    Idle,
+    /// An attempt, for as long as somebody waits for it, and what it tells.
+    Connecting(WeakShared<Attempt>, broadcast::WeakSender<Stage>),
+    /// Connected, at least when it was last looked at.
+    Connected(Arc<Session>),
+}
+
+/// Stages that a call may be behind; it misses those before.
+const UNTOLD_STAGES: usize = 64;
+
+type Attempt = BoxFuture<'static, Result<Arc<Session>, GateError>>;
+
+impl Link {
+    pub(super) fn new(target: Target, settings: Settings, audit: Arc<Audit>) -> Arc<Self> {
+        Arc::new(Self { target, settings, audit, state: Mutex::new(State::Idle) })
+    }
+
+    pub(super) const fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The connected session; connects where there is none, or none any more.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none, the same for all that waited.
+    pub(super) async fn session(
+        self: &Arc<Self>,
+        reporter: &dyn Reporter,
+    ) -> Result<Arc<Session>, GateError> {
+        let (mut attempt, mut stages) = match self.look() {
+            Look::Connected(session) => return Ok(session),
+            Look::Connecting(attempt, stages) => (attempt, stages),
+        };
+        let result = loop {
+            tokio::select! {
+                Ok(stage) = stages.recv() => reporter.stage(&stage),
+                result = &mut attempt => break result,
+            }
+        };
+        // What was told is told before the result.
+        while let Ok(stage) = stages.try_recv() {
+            reporter.stage(&stage);
+        }
+        result
+    }
+
+    fn look(self: &Arc<Self>) -> Look {
+        let mut state = self.lock();
+        let lost = match &*state {
+            State::Connected(session) if session.lost().is_none() => {
+                return Look::Connected(Arc::clone(session));
+            }
+            State::Connecting(attempt, told) => {
+                if let (Some(attempt), Some(told)) = (attempt.upgrade(), told.upgrade()) {
+                    return Look::Connecting(attempt, told.subscribe());
+                }
+                None
+            }
+            State::Connected(session) => Some(Arc::clone(session)),
+            State::Idle => None,
+        };
+        let (told, stages) = broadcast::channel(UNTOLD_STAGES);
+        let weak_told = told.downgrade();
+        let attempt = Arc::clone(self).connect(lost, Told(told)).boxed().shared();
+        // A shared future that was just made can be downgraded.
+        if let Some(weak) = attempt.downgrade() {
+            *state = State::Connecting(weak, weak_told);
+        }
+        Look::Connecting(attempt, stages)
+    }
+
+    /// One attempt: ends what was lost, and connects.
+    async fn connect(
+        self: Arc<Self>,
+        lost: Option<Arc<Session>>,
+        told: Told,
+    ) -> Result<Arc<Session>, GateError> {
+        if let Some(lost) = lost.and_then(Arc::into_inner) {
+            let stopped = lost.stop(&told).await;
+            self.write_stopped(&stopped)?;
+        }
+        let target = self.target.to_string();
+        self.write(&Event::Connecting { target })?;
+        let mut written = Written { link: &self, is_complete: false };
+        let connected = Session::connect(&self.target, &self.settings, &told).await;
+        written.is_complete = true;
+        match connected {
+            Ok(session) => {
+                self.write(&self.connected(&session))?;
+                let session = Arc::new(session);
+                *self.lock() = State::Connected(Arc::clone(&session));
+                Ok(session)
+            }
+            Err(error) => {
+                self.write(&self.not_connected(error.to_string()))?;
+                *self.lock() = State::Idle;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Ends the session, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// When what is left cannot be told, or not be written down.
+    pub(super) async fn stop(&self, reporter: &dyn Reporter) -> Result<Option<Stopped>, GateError> {
+        let state = std::mem::replace(&mut *self.lock(), State::Idle);
+        let State::Connected(session) = state else { return Ok(None) };
+        // A call that still holds the session was dropped already, or is about to be.
+        let Some(session) = owned(session).await else {
+            let problem = "a call does not let go of the session; there is no receipt";
+            return Err(GateError::Defect(problem.to_owned()));
+        };
+        let stopped = session.stop(reporter).await;
+        self.audit.write(&self.stopped(&stopped))?;
+        Ok(Some(stopped))
+    }
+
+    fn connected(&self, session: &Session) -> Event {
+        let hello = session.hello();
+        Event::Connected {
+            target: self.target.to_string(),
+            host: hello.host_name.to_string(),
+            uid: hello.uid,
+            pids: [hello.supervisor_pid, hello.worker_pid],
+            agent_sha256: session.sha256().to_string(),
+        }
+    }
+
+    fn not_connected(&self, reason: String) -> Event {
+        Event::NotConnected { target: self.target.to_string(), reason }
+    }
+
+    fn stopped(&self, stopped: &Stopped) -> Event {
+        Event::Stopped {
+            target: stopped.target.to_string(),
+            clean: stopped.is_clean(),
+            receipt: stopped.sentence(),
+        }
+    }
+
+    fn write_stopped(&self, stopped: &Stopped) -> Result<(), GateError> {
+        self.write(&self.stopped(stopped))
+    }
+
+    fn write(&self, event: &Event) -> Result<(), GateError> {
+        self.audit.write(event).map_err(GateError::from)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Look {
+    Connected(Arc<Session>),
+    Connecting(Shared<Attempt>, broadcast::Receiver<Stage>),
+}
+
+/// Passes on to all that wait what an attempt tells.
+struct Told(broadcast::Sender<Stage>);
+
+impl Reporter for Told {
+    fn stage(&self, stage: &Stage) {
+        // Nobody may be listening.
+        let _ = self.0.send(stage.clone());
+    }
+}
+
+/// Writes down that an attempt was given up, when it is dropped before it has a result.
+struct Written<'l> {
+    link: &'l Link,
+    is_complete: bool,
+}
+
+impl Drop for Written<'_> {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            let event = self.link.not_connected("every call that waited was withdrawn".to_owned());
+            // There is nobody to tell that it could not be written.
+            let _ = self.link.audit.write(&event);
+        }
+    }
+}
+
+/// Waits until nobody else holds the session.
+async fn owned(mut session: Arc<Session>) -> Option<Session> {
+    for _ in 0..100 {
+        session = match Arc::try_unwrap(session) {
+            Ok(session) => return Some(session),
+            Err(shared) => shared,
+        };
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    None
+}

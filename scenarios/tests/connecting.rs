@@ -1,0 +1,219 @@
+//! What happens while a connection comes about: who shares it, who may end it, what it leaves.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use scenarios::{
+    client::Client,
+    not_run::not_run,
+    programs,
+    sshd::{Settings, Sshd},
+    sysmcp::Sysmcp,
+};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::Write as _,
+    net::TcpListener,
+    path::Path,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A port that accepts and says nothing, and how often it was connected to.
+fn silent_port() -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        let kept: Vec<_> = listener
+            .incoming()
+            .inspect(|_| {
+                counted.fetch_add(1, Ordering::Relaxed);
+            })
+            .collect();
+        drop(kept);
+    });
+    (port, count)
+}
+
+fn call() -> Value {
+    json!({"name": "process_list", "arguments": {"window_ms": 200}})
+}
+
+/// How many ssh there are with a configuration.
+fn ssh_with(config: &Path) -> usize {
+    let list = Command::new("ps").args(["-e", "-o", "args="]).output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    let ours = |line: &&str| line.starts_with("ssh ") && line.contains(config.to_str().unwrap());
+    list.lines().filter(ours).count()
+}
+
+fn audit(sysmcp: &Sysmcp, event: &str) -> Vec<String> {
+    let text = fs::read_to_string(sysmcp.audit_log()).unwrap();
+    let event = format!("\"event\":\"{event}\"");
+    text.lines().filter(|line| line.contains(&event)).map(str::to_owned).collect()
+}
+
+#[test]
+fn calls_that_wait_share_one_attempt_and_its_failure() {
+    let (port, connections) = silent_port();
+    let sysmcp = Sysmcp::local().unwrap().at(&format!("ssh:me@127.0.0.1:{port}"));
+    let mut client = Client::start(sysmcp.with(&["--connect-timeout", "3"]).command()).unwrap();
+    let started = Instant::now();
+    let ids: Vec<u64> = (0..4).map(|_| client.ask("tools/call", &call()).unwrap()).collect();
+    for id in ids {
+        let reply = client.reply(id, 10 * SECOND).unwrap().unwrap().to_string();
+        assert!(reply.contains("connecting took longer than 3 s"), "{reply}");
+    }
+    assert!(started.elapsed() < 5 * SECOND, "{:?}", started.elapsed());
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
+}
+
+/// A target behind a link that takes its time to come up.
+fn slow_target() -> (Sshd, Sysmcp) {
+    let sshd = Sshd::start(&Settings::default()).unwrap();
+    let relay = format!("{} relay {}", programs::scenarios().display(), sshd.port);
+    let config = sshd.file("slow_config");
+    let plain = fs::read_to_string(sshd.client_config()).unwrap();
+    fs::write(&config, format!("{plain}  ProxyCommand sh -c 'sleep 4; exec {relay}'\n")).unwrap();
+    let sysmcp = Sysmcp::over(&sshd).unwrap().with_ssh_config(config);
+    (sshd, sysmcp)
+}
+
+#[test]
+fn a_call_that_is_withdrawn_does_not_end_the_attempt_that_another_waits_for() {
+    let (_sshd, sysmcp) = slow_target();
+    let mut client = Client::start(sysmcp.command()).unwrap();
+    let first = client.ask("tools/call", &call()).unwrap();
+    sleep(SECOND / 2);
+    let second = client.ask("tools/call", &call()).unwrap();
+    sleep(SECOND);
+    client.notify("notifications/cancelled", &json!({"requestId": first})).unwrap();
+    let reply = client.reply(second, 20 * SECOND).unwrap().unwrap();
+    assert_eq!(reply["result"]["isError"], false, "{reply}");
+    assert_eq!(audit(&sysmcp, "connecting").len(), 1);
+    client.close();
+    assert!(client.ended(10 * SECOND).unwrap().is_some());
+}
+
+#[test]
+fn the_last_withdrawal_ends_the_attempt_and_is_written_down() {
+    let (sshd, sysmcp) = slow_target();
+    let config = sshd.file("slow_config");
+    let mut client = Client::start(sysmcp.command()).unwrap();
+    let ids: Vec<u64> = (0..2).map(|_| client.ask("tools/call", &call()).unwrap()).collect();
+    sleep(SECOND);
+    assert_eq!(ssh_with(&config), 1);
+    for id in ids {
+        client.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
+    }
+    let started = Instant::now();
+    while ssh_with(&config) > 0 {
+        assert!(started.elapsed() < 3 * SECOND, "ssh goes on");
+        sleep(SECOND / 20);
+    }
+    let given_up = audit(&sysmcp, "not_connected");
+    assert!(given_up.iter().any(|line| line.contains("was withdrawn")), "{given_up:?}");
+    // And the next call makes an attempt of its own.
+    let reply = client.call("process_list", &json!({"window_ms": 200}), 20 * SECOND).unwrap();
+    assert_eq!(reply["isError"], false, "{reply}");
+}
+
+/// Runs sysmcp at a terminal, types once a text has appeared, and gives back what is on the terminal
+/// then: what sysmcp wrote, its exit code, and how the terminal is set.
+fn at_a_terminal(command: &str, wait_for: &str, typed: &[u8]) -> String {
+    let script = format!("{command}; echo \"code $?\"; stty -a");
+    let mut terminal = Command::new("script")
+        .args(["-q", "-e", "-c", &script, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keyboard = terminal.stdin.take().unwrap();
+    let mut screen = terminal.stdout.take().unwrap();
+    let (sender, seen) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(read) = std::io::Read::read(&mut screen, &mut bytes) {
+            if read == 0 || sender.send(bytes.get(..read).unwrap().to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    let mut text = String::new();
+    let mut is_typed = false;
+    while let Ok(more) = seen.recv_timeout(20 * SECOND) {
+        text.push_str(&String::from_utf8_lossy(&more));
+        if !is_typed && text.contains(wait_for) {
+            sleep(SECOND / 5);
+            keyboard.write_all(typed).unwrap();
+            is_typed = true;
+        }
+    }
+    assert!(is_typed, "{text}");
+    terminal.wait().unwrap();
+    text
+}
+
+#[test]
+fn ctrl_c_at_a_passphrase_gives_the_terminal_back() {
+    let settings = Settings { passphrase: Some("hunter2".to_owned()), ..Settings::default() };
+    let sshd = Sshd::start(&settings).unwrap();
+    let sysmcp = Sysmcp::over(&sshd).unwrap();
+    if Command::new("script").arg("--version").output().is_err() {
+        not_run("a passphrase at a terminal", "script (package bsdutils)");
+        return;
+    }
+    for round in 0..5 {
+        let command = sysmcp.typed("call process_list");
+        let screen = at_a_terminal(&command, "Enter passphrase", b"\x03");
+        assert!(screen.contains("code 130"), "round {round}: {screen}");
+        assert!(screen.contains(" echo ") && !screen.contains("-echo "), "round {round}: {screen}");
+    }
+    let typed = at_a_terminal(
+        &sysmcp.typed("call process_list --params '{\"limit\":1}'"),
+        "Enter passphrase",
+        b"hunter2\n",
+    );
+    assert!(typed.contains("code 0") && typed.contains("agent gone"), "{typed}");
+}
+
+#[test]
+fn a_server_asks_nobody_not_even_for_a_jump_host() {
+    let sshd = Sshd::start(&Settings::default()).unwrap();
+    let locked = Settings { passphrase: Some("hunter2".to_owned()), ..Settings::default() };
+    let jump = Sshd::start(&locked).unwrap();
+    let config = sshd.file("jump_config");
+    let last = fs::read_to_string(sshd.client_config()).unwrap();
+    let through = fs::read_to_string(jump.client_config()).unwrap();
+    let through = through.replacen("Host 127.0.0.1", "Host jumpy\n  HostName 127.0.0.1", 1);
+    let port = format!("  Port {}\n", jump.port);
+    fs::write(&config, format!("{through}{port}{last}  ProxyJump jumpy\n")).unwrap();
+    let sysmcp = Sysmcp::over(&sshd).unwrap().with_ssh_config(config.clone());
+    let started = Instant::now();
+    let client = at_a_terminal(
+        &format!(
+            "(echo '{}'; echo '{}'; sleep 6) | {}",
+            json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+                "protocolVersion": "2025-11-25", "capabilities": {},
+                "clientInfo": {"name": "t", "version": "1"}}}),
+            json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call()}),
+            sysmcp.typed("serve")
+        ),
+        "serverInfo",
+        b"\n",
+    );
+    assert!(client.contains("\"isError\":true"), "{client}");
+    assert!(!client.contains("Enter passphrase"), "{client}");
+    assert!(client.contains(" echo "), "{client}");
+    assert!(started.elapsed() < 20 * SECOND);
+    assert_eq!(ssh_with(&config), 0);
+}
