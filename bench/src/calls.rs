@@ -5,10 +5,11 @@ use anyhow::{Result, ensure};
 use scenarios::{
     client::Client,
     sshd::{Settings, Sshd},
+    without_settings::without_settings,
 };
 use serde_json::json;
 use std::{
-    process::{Command, Stdio},
+    process::Stdio,
     time::{Duration, Instant},
 };
 
@@ -18,7 +19,7 @@ const COMMANDS: usize = 40;
 pub fn measure(programs: &Programs) -> Result<String> {
     let sshd = Sshd::start(&Settings::default())?;
     let folder = tempfile::tempdir()?;
-    let mut command = Command::new(&programs.sysmcp);
+    let mut command = without_settings(&programs.sysmcp);
     command.arg("--target").arg(sshd.target()).arg("--ssh-config").arg(sshd.client_config());
     command.arg("--audit-log").arg(folder.path().join("audit.jsonl"));
     command.args(["--toolsets", "selftest"]).stdin(Stdio::null());

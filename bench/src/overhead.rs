@@ -3,20 +3,16 @@
 
 use crate::{Programs, ranking::Crowd, table};
 use anyhow::{Context as _, Result};
-use scenarios::client::Client;
+use scenarios::{client::Client, without_settings::without_settings};
 use serde_json::{Value, json};
-use std::{
-    fs,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{fs, process::Stdio, time::Duration};
 
 const CALLS: u32 = 20;
 
 pub fn measure(programs: &Programs, processes: usize) -> Result<String> {
     let _crowd = Crowd::gather(processes)?;
     let folder = tempfile::tempdir()?;
-    let mut command = Command::new(&programs.sysmcp);
+    let mut command = without_settings(&programs.sysmcp);
     command.args(["--target", "local", "--audit-log"]).arg(folder.path().join("audit.jsonl"));
     command.stdin(Stdio::null());
     let mut client = Client::start(command)?;

@@ -12,6 +12,8 @@
 mod documents;
 #[path = "../../fixtures/golden.rs"]
 mod golden;
+#[path = "../../fixtures/without_settings.rs"]
+mod without_settings;
 
 use clap::Parser as _;
 use controller::{
@@ -21,13 +23,14 @@ use controller::{
 };
 use documents::GENERATED;
 use serde_json::{Map, Value};
-use std::{fmt::Write as _, fs, path::Path, process::Command};
+use std::{fmt::Write as _, fs, path::Path};
+use without_settings::without_settings;
 
 /// Variables of the tests, which no user sets.
 const VARIABLES_OF_TESTS: [&str; 1] = ["SYSMCP_BLESS"];
 
 fn sysmcp(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_sysmcp")).args(arguments).output().unwrap();
+    let output = without_settings(env!("CARGO_BIN_EXE_sysmcp")).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }

@@ -15,3 +15,5 @@ pub mod second_way;
 pub mod service;
 pub mod sshd;
 pub mod sysmcp;
+#[path = "../../fixtures/without_settings.rs"]
+pub mod without_settings;

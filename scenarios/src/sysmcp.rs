@@ -1,6 +1,6 @@
 //! Driving the built `sysmcp`, as a person or a client would.
 
-use crate::{programs, sshd::Sshd};
+use crate::{programs, sshd::Sshd, without_settings::without_settings};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::{
@@ -76,7 +76,7 @@ impl Sysmcp {
 
     /// The command, up to and without the subcommand.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(programs::sysmcp());
+        let mut command = without_settings(programs::sysmcp());
         command.arg("--target").arg(&self.target).arg("--audit-log").arg(self.audit_log());
         if let Some(config) = &self.ssh_config {
             command.arg("--ssh-config").arg(config);

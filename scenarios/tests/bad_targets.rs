@@ -7,6 +7,7 @@ use scenarios::{
     second_way,
     sshd::{Places, Settings, Sshd},
     sysmcp::Sysmcp,
+    without_settings::without_settings,
 };
 use serde_json::{Value, json};
 use std::{
@@ -22,17 +23,15 @@ fn server_lines(lines: &[&str]) -> Settings {
 
 /// Calls a tool with no terminal anywhere, and checks the exit code and what was said.
 fn check(sysmcp: &Sysmcp, code: i32, says: &[&str]) -> String {
-    let mut command = Command::new("setsid");
+    let mut command = without_settings("setsid");
     let call = sysmcp.command();
     command.arg("--wait").arg(call.get_program()).args(call.get_args());
     let output: Output =
         command.args(["call", "process_list", "--params", "{\"limit\":1}"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{said}");
-    let lines: Vec<&str> = said
-        .lines()
-        .filter(|line| !line.contains("connecting to ssh:") && !line.contains("sending the"))
-        .collect();
+    let is_stage = |line: &str| line.contains("connecting to ssh:") || line.contains("sending the");
+    let lines: Vec<&str> = said.lines().filter(|line| !is_stage(line)).collect();
     assert_eq!(lines.len(), 1, "one line says what is wrong: {said}");
     for words in says {
         assert!(said.contains(words), "{words:?} is not in: {said}");

@@ -7,13 +7,14 @@ use scenarios::{
     not_run::not_run,
     sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
+    without_settings::without_settings,
 };
 use serde_json::Value;
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Output,
 };
 
 /// A script that starts the server for a target, for clients that take one word as their command.
@@ -59,7 +60,7 @@ fn the_python_sdk_lists_and_calls_every_tool() {
     let server = server();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/every_tool.py");
     for mode in ["auto", "legacy", "2026-07-28"] {
-        let output = Command::new(&python).arg(&script).arg(&server.script).arg(mode).output();
+        let output = without_settings(&python).arg(&script).arg(&server.script).arg(mode).output();
         let output = output.unwrap();
         assert!(output.status.success(), "{mode}: {}", said(&output));
         println!("{}", said(&output));
@@ -69,7 +70,7 @@ fn the_python_sdk_lists_and_calls_every_tool() {
 /// Runs the Inspector once.
 fn inspect(bin: &Path, server: &Server, era: &str, arguments: &[&str]) -> Output {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
-    Command::new(bin.join("mcp-inspector"))
+    without_settings(bin.join("mcp-inspector"))
         .arg("--cli")
         .arg(&server.script)
         .args(["--protocol-era", era, "--format", "json", "-q"])

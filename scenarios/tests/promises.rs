@@ -5,6 +5,7 @@ use scenarios::{
     programs,
     sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
+    without_settings::without_settings,
 };
 use serde_json::{Value, json};
 use std::{
@@ -188,7 +189,7 @@ fn one_call_too_many_is_refused_at_once() {
 /// Nothing is done that cannot be written down.
 #[test]
 fn without_an_audit_log_nothing_is_done() {
-    let output = Command::new(programs::sysmcp())
+    let output = without_settings(programs::sysmcp())
         .args(["call", "process_list"])
         .env("SYSMCP_AUDIT_LOG", "/proc/nowhere/audit.jsonl")
         .output()
