@@ -42,8 +42,9 @@ pub trait Tool: Instrument<Request: JsonSchema, Report: JsonSchema> {
     /// What follows from the report.
     fn conclude(report: &Self::Report, stream: &Self::Stream) -> Conclusion;
 
-    /// The parameters that show what was cut, where something was.
-    fn rest(request: &Self::Request, meta: &Meta) -> Option<Value>;
+    /// The request that shows what was cut, where something was: this one, but for what has to
+    /// change.
+    fn rest(request: &Self::Request, meta: &Meta) -> Option<Self::Request>;
 
     /// What one would type on the target instead: commands as words.
     fn by_hand(request: &Self::Request) -> Vec<Vec<String>>;
@@ -162,11 +163,11 @@ macro_rules! define_tools {
             }
         }
 
-        /// See [`Tool::rest`].
-        pub fn rest(request: &Request, meta: &Meta) -> Option<Value> {
+        fn rest_of(request: &Request, meta: &Meta) -> Option<Request> {
             match request {
                 $(Request::$marker(request) =>
-                    <protocol::instruments::$module::$marker as Tool>::rest(request, meta),)*
+                    <protocol::instruments::$module::$marker as Tool>::rest(request, meta)
+                        .map(Request::$marker),)*
             }
         }
 
@@ -179,6 +180,16 @@ macro_rules! define_tools {
     };
 }
 protocol::for_each_instrument!(define_tools);
+
+/// The parameters of the call that shows what was cut, where something was. What the caller said
+/// holds there too, and what may be left out is left out.
+pub fn rest(question: &Question, meta: &Meta) -> Option<Value> {
+    let request = rest_of(&question.request, meta)?;
+    request.check().ok()?;
+    let mut parameters = request.parameters().ok()?;
+    parameters.extend(question.limits.clone());
+    Some(Value::Object(parameters))
+}
 
 /// What one would type instead of a call that was written down.
 pub fn by_hand(tool: &str, parameters: &Value) -> Vec<Vec<String>> {
@@ -276,6 +287,8 @@ pub struct Question {
     pub request: Request,
     /// What it may cost.
     pub budget: Budget,
+    /// What the caller said of that.
+    pub limits: Map<String, Value>,
 }
 
 impl Question {
@@ -286,10 +299,9 @@ impl Question {
     /// The first that is unknown, of the wrong type, or out of its range.
     pub fn read(entry: &Entry, arguments: Map<String, Value>) -> Result<Self, BadArguments> {
         const NAMES: [&str; 3] = ["timeout_s", "max_tokens", "max_cpu_ms"];
-        let (limits, own): (Map<_, _>, Map<_, _>) =
+        let (given, own): (Map<_, _>, Map<_, _>) =
             arguments.into_iter().partition(|(name, _)| NAMES.contains(&name.as_str()));
-        let timeout = limits.get("timeout_s").cloned();
-        let limits: Limits = serde_json::from_value(Value::Object(limits))
+        let limits: Limits = serde_json::from_value(Value::Object(given.clone()))
             .map_err(|error| BadArguments::Type(error.to_string()))?;
         let request = entry
             .id
@@ -297,7 +309,7 @@ impl Question {
             .map_err(|error| BadArguments::Type(with_common(&error.to_string(), &NAMES)))?;
         request.check().map_err(BadArguments::Value)?;
         let window_s = request.window_ms().div_ceil(1000);
-        let timeout_s = match timeout {
+        let timeout_s = match given.get("timeout_s") {
             Some(_) => limits.timeout_s,
             None => window_s + MORE_THAN_WINDOW_S,
         };
@@ -320,7 +332,7 @@ impl Question {
             answer_bytes: limits.max_tokens.saturating_mul(BYTES_PER_TOKEN),
             cpu_ms: limits.max_cpu_ms,
         };
-        Ok(Self { request, budget })
+        Ok(Self { request, budget, limits: given })
     }
 }
 
@@ -356,6 +368,11 @@ pub fn tables(report: &Report, conclusion: &Conclusion) -> Vec<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::{
+        artifact::ArtifactId,
+        loss::{CutBy, Lost, Overhead, Truncation},
+        message::Engine,
+    };
     use serde_json::json;
 
     fn read(tool: &str, arguments: &Value) -> Result<Question, String> {
@@ -389,6 +406,82 @@ mod tests {
         for (arguments, want) in cases {
             let error = read("process_list", &arguments).unwrap_err();
             assert!(error.contains(want), "{arguments}: {error}");
+        }
+    }
+
+    /// What is said of the rest of an answer that shows some of a hundred.
+    fn rest_of(tool: &str, arguments: &Value, shown: u64, artifact: Option<u32>) -> Option<Value> {
+        let question = read(tool, arguments).unwrap();
+        let meta = Meta {
+            engine: Engine::Procfs,
+            window_ms: None,
+            truncation: Truncation {
+                shown,
+                total: 100,
+                weight_cut_pct: None,
+                cut_by: if shown < 100 { CutBy::Limit } else { CutBy::Nothing },
+            },
+            artifact: artifact.map(ArtifactId),
+            lost: Lost::default(),
+            overhead: Overhead::default(),
+            redacted: 0,
+        };
+        let rest = rest(&question, &meta);
+        if let Some(rest) = &rest {
+            read(tool, rest).unwrap();
+        }
+        rest
+    }
+
+    #[test]
+    fn the_rest_of_a_list_is_the_rest_of_what_was_asked() {
+        let all = json!({
+            "window_ms": 2000, "sort": "rss", "group_by": "service", "limit": 7,
+            "max_tokens": 500, "timeout_s": 9,
+        });
+        let stored = json!({
+            "sort": "rss", "group_by": "service", "limit": 7, "offset": 7,
+            "artifact": "art-0badcafe", "max_tokens": 500, "timeout_s": 9,
+        });
+        let mut measured = all.clone();
+        measured["offset"] = json!(7);
+        let mut page_after_that = stored.clone();
+        page_after_that["offset"] = json!(12);
+        let artifact = Some(0x0bad_cafe);
+        let cases = [
+            (json!({}), 15, None, Some(json!({"offset": 15}))),
+            (json!({}), 100, None, None),
+            // One that did not fit would name itself.
+            (json!({}), 0, None, None),
+            (json!({"offset": 90}), 10, None, None),
+            (all.clone(), 7, None, Some(measured)),
+            (all, 7, artifact, Some(stored.clone())),
+            // A page behind a page, which was cut to fewer rows than its limit.
+            (stored, 5, artifact, Some(page_after_that)),
+        ];
+        for (arguments, shown, artifact, want) in cases {
+            let found = rest_of("process_list", &arguments, shown, artifact);
+            assert_eq!(found, want, "{arguments} {shown}");
+        }
+    }
+
+    #[test]
+    fn the_rest_of_the_threads_is_of_the_same_process() {
+        let guarded = json!({"pid": 7, "start_ticks": 88_210, "window_ms": 300, "max_cpu_ms": 90});
+        let cases = [
+            (json!({"pid": 7}), Some(json!({"pid": 7, "threads": 20}))),
+            (json!({"pid": 7, "threads": 30}), Some(json!({"pid": 7, "threads": 100}))),
+            (json!({"pid": 7, "threads": 100}), None),
+            (
+                guarded,
+                Some(json!({
+                    "pid": 7, "start_ticks": 88_210, "window_ms": 300, "threads": 20,
+                    "max_cpu_ms": 90,
+                })),
+            ),
+        ];
+        for (arguments, want) in cases {
+            assert_eq!(rest_of("process_inspect", &arguments, 5, None), want, "{arguments}");
         }
     }
 

@@ -6,6 +6,7 @@ pub mod self_test;
 
 use crate::{parameter::InvalidParameter, view::table::Table};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
 use std::fmt::Debug;
 
 /// One thing that the agent can measure.
@@ -110,6 +111,13 @@ macro_rules! define_registry {
                 match self { $(Self::$marker(_) => InstrumentId::$marker,)* }
             }
 
+            /// Every parameter as JSON, whether it could be left out or not.
+            fn to_json(&self) -> serde_json::Result<serde_json::Value> {
+                match self {
+                    $(Self::$marker(request) => serde_json::to_value(request),)*
+                }
+            }
+
             /// See [`Instrument::check`].
             ///
             /// # Errors
@@ -186,6 +194,28 @@ macro_rules! define_registry {
 
 for_each_instrument!(define_registry);
 
+impl Request {
+    /// The parameters that make this request, as [`InstrumentId::request`] reads them, without
+    /// those that may be left out.
+    ///
+    /// # Errors
+    ///
+    /// None in practice: every request is an object of types that JSON has.
+    pub fn parameters(&self) -> serde_json::Result<Map<String, Value>> {
+        let Value::Object(all) = self.to_json()? else { return Ok(Map::new()) };
+        let may_be_left_out = |name: &String| {
+            let others: Map<_, _> = all
+                .iter()
+                .filter(|(other, _)| *other != name)
+                .map(|(other, value)| (other.clone(), value.clone()))
+                .collect();
+            self.id().request(Value::Object(others)).is_ok_and(|request| request == *self)
+        };
+        let needed = all.iter().filter(|(name, _)| !may_be_left_out(name));
+        Ok(needed.map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +227,23 @@ mod tests {
             assert_eq!(request.check(), Ok(()), "{}", id.name());
             assert_eq!((request.id(), report.id()), (*id, *id));
         }
+    }
+
+    #[test]
+    fn the_parameters_of_a_request_make_the_same_request() {
+        for id in InstrumentId::ALL {
+            let (request, _, _) = example(*id);
+            let parameters = Value::Object(request.parameters().unwrap());
+            assert_eq!(id.request(parameters).unwrap(), request, "{}", id.name());
+        }
+        let given = serde_json::json!({
+            "window_ms": 2000, "group_by": "user", "limit": 15, "artifact": "art-0badcafe",
+        });
+        let request = InstrumentId::ProcessList.request(given).unwrap();
+        let needed = serde_json::json!({
+            "window_ms": 2000, "group_by": "user", "artifact": "art-0badcafe",
+        });
+        assert_eq!(Value::Object(request.parameters().unwrap()), needed);
     }
 
     #[test]

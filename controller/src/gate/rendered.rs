@@ -44,7 +44,7 @@ impl Rendered {
             answer.meta.artifact = None;
         }
         let conclusion = tools::conclude(&answer.report, stream);
-        let rest = tools::rest(&question.request, &answer.meta);
+        let rest = tools::rest(question, &answer.meta);
         let defect = |error: serde_json::Error| GateError::Defect(error.to_string());
         let (fields, nulls) = json::fields(&answer.report).map_err(defect)?;
         let mut meta = MetaView::new(&target.to_string(), &answer.meta, nulls);
@@ -121,7 +121,8 @@ mod tests {
         };
         let target = "ssh:deploy@web-1".parse().unwrap();
         let answer = Answer { report: Box::new(report), meta };
-        let question = Question { request, budget: protocol::budget::Budget::default() };
+        let budget = protocol::budget::Budget::default();
+        let question = Question { request, budget, limits: Map::new() };
         let mut stream = Stream::of(id);
         if let Some(item) = item {
             stream.accept(item);

@@ -10,7 +10,6 @@ use protocol::{
     loss::CutBy,
     message::Meta,
 };
-use serde_json::{Value, json};
 
 impl Tool for ProcessInspect {
     const TITLE: &'static str = "One process, classified";
@@ -35,10 +34,11 @@ impl Tool for ProcessInspect {
         process_class::conclude(report)
     }
 
-    fn rest(request: &Request, meta: &Meta) -> Option<Value> {
-        let more = u64::from(request.threads) * 4;
-        (meta.truncation.cut_by == CutBy::Limit && request.threads < 100)
-            .then(|| json!({"pid": request.pid, "threads": more.clamp(20, 100)}))
+    fn rest(request: &Request, meta: &Meta) -> Option<Request> {
+        const MOST_THREADS: u32 = 100;
+        let threads = request.threads.saturating_mul(4).clamp(20, MOST_THREADS);
+        (meta.truncation.cut_by == CutBy::Limit && request.threads < MOST_THREADS)
+            .then(|| Request { threads, ..request.clone() })
     }
 
     fn by_hand(request: &Request) -> Vec<Vec<String>> {

@@ -7,10 +7,10 @@ use protocol::{
         NoItems,
         process_list::{Column, ProcessList, Report, Request},
     },
-    loss::CutBy,
+    loss::{CutBy, Truncation},
     message::Meta,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 impl Tool for ProcessList {
     const TITLE: &'static str = "Processes, ranked";
@@ -39,26 +39,20 @@ impl Tool for ProcessList {
         Conclusion { next: next.into_iter().collect(), ..Conclusion::default() }
     }
 
-    fn rest(request: &Request, meta: &Meta) -> Option<Value> {
-        if meta.truncation.cut_by == CutBy::Nothing {
+    fn rest(request: &Request, meta: &Meta) -> Option<Request> {
+        let Truncation { shown, total, cut_by, .. } = meta.truncation;
+        let offset = u64::from(request.offset) + shown;
+        // An answer with room for no row would name itself.
+        if cut_by == CutBy::Nothing || shown == 0 || offset >= total {
             return None;
         }
-        let next = u64::from(request.offset) + meta.truncation.shown;
-        if next >= meta.truncation.total {
-            return None;
-        }
-        let mut parameters = json!({ "offset": next });
-        if let Some(id) = meta.artifact
-            && let Some(fields) = parameters.as_object_mut()
-        {
-            fields.insert("artifact".to_owned(), json!(id.to_string()));
-        }
-        if request.sort != Column::Cpu
-            && let Some(fields) = parameters.as_object_mut()
-        {
-            fields.insert("sort".to_owned(), json!(request.sort));
-        }
-        Some(parameters)
+        // What is stored is not measured again.
+        let window_ms = match meta.artifact {
+            Some(_) => Request::default().window_ms,
+            None => request.window_ms,
+        };
+        let offset = u32::try_from(offset).ok()?;
+        Some(Request { offset, window_ms, artifact: meta.artifact, ..request.clone() })
     }
 
     fn by_hand(request: &Request) -> Vec<Vec<String>> {

@@ -7,7 +7,6 @@ use protocol::{
     instruments::self_test::{Item, Report, Request, SelfTest},
     message::Meta,
 };
-use serde_json::Value;
 use sha2::Digest as _;
 
 /// What arrived, to be compared with what the agent says it sent.
@@ -60,7 +59,7 @@ impl Tool for SelfTest {
         Conclusion { class: Some(class.to_owned()), because, ..Conclusion::default() }
     }
 
-    fn rest(_: &Request, _: &Meta) -> Option<Value> {
+    fn rest(_: &Request, _: &Meta) -> Option<Request> {
         None
     }
 
