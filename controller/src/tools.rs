@@ -297,8 +297,9 @@ impl Question {
     /// # Errors
     ///
     /// The first that is unknown, of the wrong type, or out of its range.
-    pub fn read(entry: &Entry, arguments: Map<String, Value>) -> Result<Self, BadArguments> {
+    pub fn read(entry: &Entry, mut arguments: Map<String, Value>) -> Result<Self, BadArguments> {
         const NAMES: [&str; 3] = ["timeout_s", "max_tokens", "max_cpu_ms"];
+        arguments.values_mut().for_each(as_integer);
         let (given, own): (Map<_, _>, Map<_, _>) =
             arguments.into_iter().partition(|(name, _)| NAMES.contains(&name.as_str()));
         let limits: Limits = serde_json::from_value(Value::Object(given.clone()))
@@ -333,6 +334,17 @@ impl Question {
             cpu_ms: limits.max_cpu_ms,
         };
         Ok(Self { request, budget, limits: given })
+    }
+}
+
+/// JSON has one kind of number, and to its schemas `5.0` is an integer; to serde it is none. Every
+/// parameter that is a number is an integer.
+fn as_integer(value: &mut Value) {
+    if let Some(number) = value.as_f64().filter(|number| number.fract() == 0.0)
+        && value.is_f64()
+        && let Ok(integer) = format!("{number:.0}").parse::<i64>()
+    {
+        *value = integer.into();
     }
 }
 
@@ -388,6 +400,25 @@ mod tests {
         assert_eq!(question.budget.deadline_ms, 21_000);
         let question = read("process_list", &json!({"timeout_s": 5})).unwrap();
         assert_eq!(question.budget.deadline_ms, 5_000);
+    }
+
+    #[test]
+    fn a_number_without_a_fraction_is_an_integer() {
+        let plain = json!({"limit": 5, "window_ms": 2000, "max_tokens": 500, "timeout_s": 9});
+        let written: Value = serde_json::from_str(
+            r#"{"limit": 5.0, "window_ms": 2e3, "max_tokens": 500.00, "timeout_s": 0.9e1}"#,
+        )
+        .unwrap();
+        assert_eq!(read("process_list", &written), read("process_list", &plain));
+        let cases = [
+            (json!({"limit": 5.5}), "invalid type: floating point `5.5`, expected u32"),
+            (json!({"limit": -1.0}), "invalid value: integer `-1`, expected u32"),
+            (json!({"limit": 1e300}), "expected u32"),
+        ];
+        for (arguments, want) in cases {
+            let error = read("process_list", &arguments).unwrap_err();
+            assert!(error.contains(want), "{arguments}: {error}");
+        }
     }
 
     #[test]
