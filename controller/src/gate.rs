@@ -11,7 +11,7 @@ pub use error::GateError;
 pub use rendered::Rendered;
 
 use crate::{
-    audit::{Audit, record::Event},
+    audit::{Audit, AuditError, record::Event},
     config::Config,
     push::{PushError, Settings},
     reporter::Reporter,
@@ -95,7 +95,8 @@ impl Gate {
         let (entry, question, permit) = match self.admit(&call) {
             Ok(admitted) => admitted,
             Err(error) => {
-                self.audit.write(&refused(call, &error))?;
+                let parameters = Value::Object(call.arguments);
+                self.refuse(&call.tool, &parameters, &error.to_string())?;
                 return Err(error);
             }
         };
@@ -104,6 +105,21 @@ impl Gate {
         drop(permit);
         entered.finish(&result)?;
         result
+    }
+
+    /// Writes down that a call was refused, also one that a front door could not read.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written.
+    pub fn refuse(&self, tool: &str, parameters: &Value, reason: &str) -> Result<(), AuditError> {
+        let mut parameters = parameters.clone();
+        redact::json(&mut parameters);
+        self.audit.write(&Event::Refused {
+            tool: HostText::capped(tool.as_bytes(), 64).to_string(),
+            parameters,
+            reason: redact::text(reason).0.into_owned(),
+        })
     }
 
     /// Validates a call and permits it.
@@ -162,18 +178,6 @@ impl Gate {
     /// When what is left cannot be told, or not be written down.
     pub async fn stop(&self, reporter: &dyn Reporter) -> Result<Option<Stopped>, GateError> {
         self.link.stop(reporter).await
-    }
-}
-
-fn refused(call: Call, error: &GateError) -> Event {
-    let mut parameters = Value::Object(call.arguments);
-    redact::json(&mut parameters);
-    let error = error.to_string();
-    let (reason, _) = redact::text(&error);
-    Event::Refused {
-        tool: HostText::capped(call.tool.as_bytes(), 64).to_string(),
-        parameters,
-        reason: reason.into_owned(),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod input;
 mod instructions;
+mod malformed;
 
 pub use input::Input;
 
@@ -15,16 +16,18 @@ use crate::{
     tools::Entry,
 };
 use futures::FutureExt as _;
+use malformed::Malformed;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock,
-        Implementation, ListToolsResult, MetaObject, PaginatedRequestParams,
-        ProgressNotificationParam, ProgressToken, ServerCapabilities, ServerConfig, Tool,
-        ToolAnnotations,
+        CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CallToolResult,
+        ConstString as _, ContentBlock, CustomRequest, CustomResult, ErrorCode, Implementation,
+        ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam,
+        ProgressToken, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
     },
     service::{Peer, RequestContext},
 };
+use serde_json::Value;
 use std::{
     panic::AssertUnwindSafe,
     sync::{
@@ -64,15 +67,36 @@ impl Server {
     }
 
     /// One call, from arguments to result.
-    async fn answer(&self, call: Call, progress: Option<Told>) -> CallToolResult {
+    async fn answer(
+        &self,
+        call: Call,
+        progress: Option<Told>,
+    ) -> Result<CallToolResult, ErrorData> {
         let reporter: &dyn Reporter = match &progress {
             Some(told) => told,
             None => &crate::reporter::Silent,
         };
         match self.gate.call(call, reporter).await {
-            Ok(rendered) => success(rendered),
-            Err(error) => failure(&error),
+            Ok(rendered) => Ok(success(rendered)),
+            // A tool that is not offered is an error of the protocol, not of a tool.
+            Err(error @ GateError::UnknownTool { .. }) => {
+                Err(ErrorData::invalid_params(error.text(), None))
+            }
+            Err(error) => Ok(failure(&error)),
         }
+    }
+
+    /// Refuses a call that cannot be read. One that names a tool is written down.
+    fn refuse(&self, parameters: Option<&Value>) -> ErrorData {
+        let malformed = Malformed::of(parameters);
+        let given = |name| parameters.and_then(|parameters| parameters.get(name));
+        if let Some(tool) = given("name").and_then(Value::as_str) {
+            let arguments = given("arguments").unwrap_or(&Value::Null);
+            if let Err(error) = self.gate.refuse(tool, arguments, &malformed.to_string()) {
+                return ErrorData::internal_error(GateError::from(error).text(), None);
+            }
+        }
+        ErrorData::invalid_params(malformed.to_string(), None)
     }
 }
 
@@ -92,7 +116,7 @@ fn tool(entry: &Entry) -> Tool {
 /// The structured result, and the same as text: some clients show a model only one of them.
 fn success(rendered: Rendered) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(rendered.text)]);
-    result.structured_content = Some(serde_json::Value::Object(rendered.object));
+    result.structured_content = Some(Value::Object(rendered.object));
     result
 }
 
@@ -143,8 +167,6 @@ impl ServerHandler for Server {
             tool: request.name.into_owned(),
             arguments: request.arguments.unwrap_or_default(),
         };
-        let is_unknown = self.gate.selection().find(&call.tool).is_none();
-        let name = call.tool.clone();
         let answering = AssertUnwindSafe(self.answer(call, progress)).catch_unwind();
         tokio::select! {
             biased;
@@ -154,19 +176,21 @@ impl ServerHandler for Server {
             () = self.closed.cancelled() => Ok(CallToolResult::error(Vec::new()).into()),
             answered = answering => match answered {
                 Err(_) => Err(ErrorData::internal_error("a defect in sysmcp ended this call", None)),
-                Ok(result) if is_unknown => Err(unknown_tool(&name, &result)),
-                Ok(result) => Ok(result.into()),
+                Ok(answer) => answer.map(CallToolResponse::from),
             },
         }
     }
-}
 
-/// A tool that is not offered is an error of the protocol, not of a tool.
-fn unknown_tool(name: &str, result: &CallToolResult) -> ErrorData {
-    let text = result.content.first().and_then(|block| block.as_text());
-    let text =
-        text.map_or_else(|| format!("unknown tool {}", name.len()), |text| text.text.clone());
-    ErrorData::invalid_params(text, None)
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method == CallToolRequestMethod::VALUE {
+            return Err(self.refuse(request.params.as_ref()));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+    }
 }
 
 /// Passes stages on to a client that asked for progress.

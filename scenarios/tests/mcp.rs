@@ -105,6 +105,35 @@ fn what_is_wrong_is_an_error_a_model_can_act_on() {
 }
 
 #[test]
+fn a_call_that_cannot_be_read_is_told_what_is_wrong_and_written_down() {
+    let sysmcp = unreachable();
+    let mut client = Client::start(sysmcp.command()).unwrap();
+    let cases = [
+        (json!({"name": "process_list", "arguments": "{\"limit\":5}"}), "text of a JSON object"),
+        (json!({"name": "process_list", "arguments": ["apiKey=planted"]}), "is a list: expected"),
+        (json!({"name": "nope", "arguments": 7}), "is a number: expected an object"),
+        (json!({"arguments": {}}), "has no `name`"),
+        (json!({"name": 7}), "`name` is a number"),
+        (json!(null), "has no `params`"),
+    ];
+    for (parameters, want) in cases {
+        let id = client.ask("tools/call", &parameters).unwrap();
+        let error = &client.reply(id, 5 * SECOND).unwrap().unwrap()["error"];
+        assert_eq!(error["code"], -32602, "{parameters}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(want), "{parameters}: {error}");
+    }
+    let log = std::fs::read_to_string(sysmcp.audit_log()).unwrap();
+    let refused: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let tools: Vec<&str> = refused.iter().map(|line| line["tool"].as_str().unwrap()).collect();
+    assert_eq!(tools, ["process_list", "process_list", "nope"], "{log}");
+    assert!(refused.iter().all(|line| line["event"] == "refused"), "{log}");
+    assert!(!log.contains("planted"), "{log}");
+    // A method that is none stays one.
+    let id = client.ask("tools/cal", &json!({})).unwrap();
+    assert_eq!(client.reply(id, 5 * SECOND).unwrap().unwrap()["error"]["code"], -32601);
+}
+
+#[test]
 fn a_thread_is_not_taken_for_a_process() {
     let own = std::process::id();
     let other = std::thread::spawn(|| {
