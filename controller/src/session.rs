@@ -243,7 +243,7 @@ impl Session {
         }
         self.shared.leave(id);
         if self.shared.is_idle() {
-            self.shared.end(Lost::Stuck);
+            self.shared.refuse(Lost::Stuck);
         }
     }
 
@@ -394,12 +394,18 @@ impl Shared {
         }
     }
 
-    /// Ends every waiting call.
-    fn end(&self, lost: Lost) {
+    /// Ends every waiting call and takes no other. The channel stays, for the agent to be stopped
+    /// and to say what is left.
+    fn refuse(&self, lost: Lost) {
         let mut waiting = self.lock();
         if matches!(*waiting, Waiting::Calls(_)) {
             *waiting = Waiting::Over(lost);
         }
+    }
+
+    /// Ends every waiting call, and the channel.
+    fn end(&self, lost: Lost) {
+        self.refuse(lost);
         self.over.cancel();
     }
 

@@ -73,7 +73,7 @@ fn a_host_key_that_is_unknown_or_has_changed() {
     let known_hosts = sshd.file("known_hosts");
     fs::write(&known_hosts, "").unwrap();
     let sysmcp = Sysmcp::over(&sshd).unwrap();
-    let by_hand = format!("ssh -p {}", sshd.port);
+    let by_hand = format!(" -p {} root@127.0.0.1", sshd.port);
     check(&sysmcp, 12, &["is not known", &by_hand]);
     let other = fs::read_to_string(sshd.file("id.pub")).unwrap();
     fs::write(&known_hosts, format!("[127.0.0.1]:{} {other}", sshd.port)).unwrap();
