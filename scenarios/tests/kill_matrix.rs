@@ -67,36 +67,37 @@ impl Bench {
         let mut client = Client::start(self.sysmcp.command()).unwrap();
         let arguments = json!({"count": 1, "fault": fault});
         client.call("self_test", &arguments, 30 * SECOND).unwrap();
-        let seen = self.alive(3);
-        assert!(seen.iter().any(|seen| seen.command.starts_with("sleep 3600")), "{seen:#?}");
+        let seen = self.planted();
         (client, seen)
     }
 
-    /// What the second way sees of the session; at least so many processes.
-    fn alive(&self, at_least: usize) -> Vec<Seen> {
+    /// What the second way sees of a session, once that is so.
+    fn seen_when(&self, is_so: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
         let started = Instant::now();
         loop {
             let seen = second_way::session(&self.sshd).unwrap();
-            if seen.len() >= at_least {
+            if is_so(&seen) {
                 return seen;
             }
-            assert!(started.elapsed() < PATIENCE, "the second way sees only {seen:#?}");
+            assert!(started.elapsed() < 3 * PATIENCE, "the second way sees only {seen:#?}");
             sleep(Duration::from_millis(50));
         }
+    }
+
+    /// What the second way sees of a session whose agent started a child, which comes last.
+    fn planted(&self) -> Vec<Seen> {
+        self.seen_when(|seen| seen.iter().any(|seen| seen.command.starts_with("sleep 3600")))
+    }
+
+    /// What the second way sees of a session; at least so many processes.
+    fn alive(&self, at_least: usize) -> Vec<Seen> {
+        self.seen_when(|seen| seen.len() >= at_least)
     }
 
     /// What the second way sees of a push: the script, waiting for the agent, which takes about ten
     /// seconds over the slow link.
     fn receiving(&self) -> Vec<Seen> {
-        let started = Instant::now();
-        loop {
-            let seen = second_way::session(&self.sshd).unwrap();
-            if seen.iter().any(|seen| seen.command.contains("head -c 5")) {
-                return seen;
-            }
-            assert!(started.elapsed() < 30 * SECOND, "the push never began: {seen:#?}");
-            sleep(Duration::from_millis(50));
-        }
+        self.seen_when(|seen| seen.iter().any(|seen| seen.command.contains("head -c ")))
     }
 
     /// Asserts that nothing of a session is left.
@@ -185,7 +186,7 @@ fn terminate_and_interrupt_during_a_call() {
     for (name, what) in [("TERM", Signal::TERM), ("INT", Signal::INT), ("HUP", Signal::HUP)] {
         let bench = Bench::new();
         let mut call = bench.long_call();
-        let seen = bench.alive(3);
+        let seen = bench.planted();
         if what == Signal::INT {
             // Ctrl-C at a terminal reaches the whole group: sysmcp, and the ssh that it runs.
             let group = Pid::from_raw(i32::try_from(call.id()).unwrap()).unwrap();
@@ -205,7 +206,7 @@ fn terminate_and_interrupt_during_a_call() {
 fn kill_of_the_controller() {
     let bench = Bench::new();
     let mut call = bench.long_call();
-    let seen = bench.alive(3);
+    let seen = bench.planted();
     signal(call.id(), Signal::KILL);
     assert_eq!(wait(&mut call), 137);
     bench.assert_clean(&seen, "KILL of the controller");
