@@ -4,8 +4,11 @@
 //! that is dropped is cancelled on the target. The session ends with an explicit stop and a
 //! receipt; however it ends, the channel closes, and the agent ends itself when it does.
 
+mod stopped;
 #[cfg(test)]
 mod tests;
+
+pub use stopped::Stopped;
 
 use crate::{
     push::{self, PushError, Pushed, Settings},
@@ -22,7 +25,6 @@ use protocol::{
     error::AgentError,
     frame::{self, FrameBuffer},
     handshake::Sha256,
-    host_text::HostText,
     message::{Answer, Call, FromAgent, Hello, Receipt, RequestId, ToAgent},
 };
 use std::{
@@ -283,80 +285,6 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.writer.abort();
         self.reader.abort();
-    }
-}
-
-/// How a session ended.
-#[derive(Clone, Debug)]
-pub struct Stopped {
-    /// Where it was.
-    pub target: Target,
-    /// Who it was with.
-    pub hello: Hello,
-    /// What the agent's supervisor said is left.
-    pub receipt: Option<Receipt>,
-    /// How the process ended that carried the channel.
-    pub ended: Option<Ended>,
-}
-
-/// ssh's own exit code, which says nothing about the agent.
-const EXIT_OF_SSH: i32 = 255;
-
-/// The supervisor's exit code for descendants that would not end.
-const DESCENDANTS_LEFT: i32 = 77;
-
-impl Stopped {
-    /// Whether it is certain that nothing is left on the target.
-    ///
-    /// With a receipt: that it says so. Without one, the supervisor's exit code says so: it ends
-    /// after its last descendant, or with a code of its own, and its code arrives only once it has
-    /// ended.
-    pub fn is_clean(&self) -> bool {
-        match &self.receipt {
-            Some(receipt) => receipt.is_clean(),
-            None => {
-                let means_clean = |code| code != EXIT_OF_SSH && code != DESCENDANTS_LEFT;
-                self.exit_code().is_some_and(means_clean) && self.hello.is_unlinked
-            }
-        }
-    }
-
-    fn exit_code(&self) -> Option<i32> {
-        self.ended.as_ref()?.status?.code()
-    }
-
-    /// What can be said about the target.
-    pub fn sentence(&self) -> String {
-        if let Some(receipt) = &self.receipt {
-            return crate::reporter::receipt_line(&self.target, receipt);
-        }
-        let Hello { supervisor_pid, worker_pid, .. } = self.hello;
-        match self.exit_code() {
-            Some(code) if self.is_clean() => format!(
-                "receipt: {}: the agent ended by itself (exit code {code}) after its last \
-                 descendant; 0 files left",
-                self.target
-            ),
-            Some(DESCENDANTS_LEFT) => format!(
-                "no receipt: {}: the agent ended, but not all that it had started: a process in an \
-                 uninterruptible sleep ends when it wakes up",
-                self.target
-            ),
-            Some(_) | None => format!(
-                "no receipt: {}: the connection was lost. The agent (pids {supervisor_pid} and \
-                 {worker_pid}) ends itself when its channel closes, or when it hears nothing for \
-                 its silence limit; it has no file there",
-                self.target
-            ),
-        }
-    }
-
-    /// What the agent wrote to stderr, which it does only when it fails.
-    pub fn last_words(&self) -> Option<HostText> {
-        let stderr = self.ended.as_ref().map(|ended| ended.stderr.as_slice())?;
-        let text = String::from_utf8_lossy(stderr);
-        let (text, _) = protocol::redact::text(text.trim());
-        (!text.is_empty()).then(|| HostText::capped(text.as_bytes(), 400))
     }
 }
 

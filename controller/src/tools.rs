@@ -40,7 +40,7 @@ pub trait Tool: Instrument<Request: JsonSchema, Report: JsonSchema> {
     fn accept(stream: &mut Self::Stream, item: Self::Item);
 
     /// What follows from the report.
-    fn conclude(report: &Self::Report, stream: &Self::Stream) -> Conclusion;
+    fn conclude(report: &Self::Report, stream: &Self::Stream, meta: &Meta) -> Conclusion;
 
     /// The request that shows what was cut, where something was: this one, but for what has to
     /// change.
@@ -154,10 +154,10 @@ macro_rules! define_tools {
         }
 
         /// See [`Tool::conclude`].
-        pub fn conclude(report: &Report, stream: &Stream) -> Conclusion {
+        pub fn conclude(report: &Report, stream: &Stream, meta: &Meta) -> Conclusion {
             match (report, stream) {
                 $((Report::$marker(report), Stream::$marker(stream)) =>
-                    <protocol::instruments::$module::$marker as Tool>::conclude(report, stream),)*
+                    <protocol::instruments::$module::$marker as Tool>::conclude(report, stream, meta),)*
                 // A pair of two instruments.
                 _ => Conclusion::default(),
             }

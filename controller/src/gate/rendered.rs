@@ -43,7 +43,7 @@ impl Rendered {
         if is_one_shot {
             answer.meta.artifact = None;
         }
-        let conclusion = tools::conclude(&answer.report, stream);
+        let conclusion = tools::conclude(&answer.report, stream, &answer.meta);
         let rest = tools::rest(question, &answer.meta);
         let defect = |error: serde_json::Error| GateError::Defect(error.to_string());
         let (fields, nulls) = json::fields(&answer.report).map_err(defect)?;

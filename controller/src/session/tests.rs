@@ -4,6 +4,7 @@ use super::*;
 use crate::{reporter::Silent, transport::Channel};
 use protocol::{
     InstrumentId, Report,
+    host_text::HostText,
     instruments::example,
     loss::{Lost as LostCounts, Overhead, Truncation},
     message::{Answered, Engine, Meta},

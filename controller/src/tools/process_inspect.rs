@@ -30,8 +30,8 @@ impl Tool for ProcessInspect {
         match item {}
     }
 
-    fn conclude(report: &Report, (): &()) -> Conclusion {
-        process_class::conclude(report)
+    fn conclude(report: &Report, (): &(), meta: &Meta) -> Conclusion {
+        process_class::conclude(report, meta.window_ms)
     }
 
     fn rest(request: &Request, meta: &Meta) -> Option<Request> {

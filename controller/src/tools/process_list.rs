@@ -30,7 +30,7 @@ impl Tool for ProcessList {
         match item {}
     }
 
-    fn conclude(report: &Report, (): &()) -> Conclusion {
+    fn conclude(report: &Report, (): &(), _meta: &Meta) -> Conclusion {
         let next = report.processes.first().map(|row| NextStep {
             tool: "process_inspect".to_owned(),
             parameters: json!({"pid": row.pid, "start_ticks": row.start_ticks}),

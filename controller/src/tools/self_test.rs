@@ -42,7 +42,7 @@ impl Tool for SelfTest {
         }
     }
 
-    fn conclude(report: &Report, stream: &Arrived) -> Conclusion {
+    fn conclude(report: &Report, stream: &Arrived, _meta: &Meta) -> Conclusion {
         let mut because = Vec::new();
         if report.counted > 0 {
             because.push(format!("{} of {} numbers arrived", stream.numbers, report.counted));

@@ -8,12 +8,16 @@
 mod rules;
 
 use super::{Conclusion, NextStep};
-use protocol::instruments::process_inspect::Report;
+use protocol::instruments::process_inspect::{Identity, Report};
 use serde_json::json;
 
 /// What a process may be found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
+    /// Ended, and not waited for by its parent.
+    Zombie,
+    /// Stopped by a signal, a tracer or a frozen cgroup.
+    Stopped,
     /// Out of file descriptors, or nearly so.
     OutOfDescriptors,
     /// Stopped by its cgroup's CPU quota.
@@ -40,6 +44,8 @@ impl Class {
     /// Its name in answers.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Zombie => "zombie",
+            Self::Stopped => "stopped",
             Self::OutOfDescriptors => "out_of_descriptors",
             Self::Throttled => "throttled",
             Self::Starved => "starved_of_cpu",
@@ -79,12 +85,13 @@ pub enum Finding {
 /// Below this share of the window a class is not named beside the main one.
 const WORTH_NAMING_PCT: f64 = 15.0;
 
-/// Classifies one process.
-pub fn conclude(report: &Report) -> Conclusion {
+/// Classifies one process, by what was measured in a window of so many milliseconds.
+pub fn conclude(report: &Report, window_ms: Option<u64>) -> Conclusion {
+    let facts = rules::Facts { report, window_ms };
     let mut holding: Vec<(Class, f64, String)> = Vec::new();
     let mut conclusion = Conclusion::default();
     for (class, rule) in rules::ALL {
-        match rule(report) {
+        match rule(&facts) {
             Finding::Holds { weight, evidence } => holding.push((class, weight, evidence)),
             Finding::Fails { evidence } => conclusion.not.extend(evidence),
             Finding::CannotTell { reason } => {
@@ -111,17 +118,24 @@ pub fn conclude(report: &Report) -> Conclusion {
 
 /// What to ask next: fixed words, and numbers.
 fn next_steps(class: Class, report: &Report) -> Vec<NextStep> {
-    let pid = report.process.pid;
+    let Identity { pid, parent_pid, start_ticks, .. } = report.process;
     let step = |tool: &str, parameters, why: &str| NextStep {
         tool: tool.to_owned(),
         parameters,
         why: why.to_owned(),
     };
     let again = |threads: u32, why| {
-        vec![step("process_inspect", json!({"pid": pid, "threads": threads}), why)]
+        let parameters = json!({"pid": pid, "start_ticks": start_ticks, "threads": threads});
+        vec![step("process_inspect", parameters, why)]
     };
     let list = |parameters, why| vec![step("process_list", parameters, why)];
     match class {
+        Class::Zombie => vec![step(
+            "process_inspect",
+            json!({"pid": parent_pid}),
+            "why its parent does not wait for it",
+        )],
+        Class::Stopped => Vec::new(),
         Class::Throttled => list(
             json!({"group_by": "service"}),
             "the quota is of the whole cgroup: which processes use it up",
@@ -152,7 +166,7 @@ mod tests {
             process_inspect::{ProcessInspect, Throttling, WaitGroup, WaitKind},
             process_list::State,
         },
-        observed::{Observed, Reason},
+        observed::{Feature, Observed, Reason},
         units::{PerSecond, Percent},
     };
     use std::time::Duration;
@@ -175,6 +189,7 @@ mod tests {
         // Neighbours have what the process waits for.
         report.host.cpu_busy_pct = Observed::Known(percent((user + system + delay) / 2.0));
         let blocked = 100.0 - user - system - delay;
+        report.cpu.busiest_thread_running_pct = Observed::Known(percent(user + system));
         report.cpu.busiest_thread_blocked_pct = Observed::Known(percent(blocked.max(0.0)));
         report.cpu.voluntary_switches_per_s = rate(0);
         report.io.storage_write_bytes_per_s = rate(0);
@@ -205,8 +220,12 @@ mod tests {
         report
     }
 
+    fn concluded(report: &Report) -> Conclusion {
+        conclude(report, Some(1000))
+    }
+
     fn class(report: &Report) -> String {
-        conclude(report).class.unwrap_or_default()
+        concluded(report).class.unwrap_or_default()
     }
 
     const RUNNING: (WaitKind, State, f64) = (WaitKind::Running, State::Running, 100.0);
@@ -223,29 +242,134 @@ mod tests {
         let mut crowd = process(200.0, 0.0, 1000.0, &[RUNNING]);
         crowd.host.cpu_busy_pct = Observed::Known(percent(100.0));
         assert_eq!(class(&crowd), "user_cpu", "its own threads are no neighbours");
-        let not = conclude(&neighbours).not.join(" ");
+        let not = concluded(&neighbours).not.join(" ");
         assert!(not.contains("not throttled"), "{not}");
     }
 
-    #[test]
-    fn short_waits_that_samples_miss_are_told_by_counters() {
-        // 5,000 fsync a second: the looking outlasts each wait, so every look finds it running.
+    /// 5,000 fsync a second: the looking outlasts each wait, so every look finds it running.
+    fn short_waits() -> Report {
         let unseen = (WaitKind::TooShortToSee, State::Other, 0.0);
         let mut report = process(3.0, 21.0, 3.0, &[RUNNING, unseen]);
         report.cpu.voluntary_switches_per_s = rate(5_000);
         report.io.storage_write_bytes_per_s = rate(20_000_000);
+        report
+    }
+
+    #[test]
+    fn short_waits_that_samples_miss_are_told_by_counters() {
+        let report = short_waits();
         assert_eq!(class(&report), "blocked_on_io");
-        // The same short waits, on a host where nothing waits for storage: not that.
-        report.host.io_pressure_pct = Observed::Known(percent(0.5));
-        assert_eq!(class(&report), "system_cpu");
+        assert!(concluded(&report).because[0].contains("for at most "), "{report:?}");
+        type Change = fn(&mut Report);
+        let changes: [(&str, Change); 3] = [
+            ("on a host where nothing waits for storage", |report| {
+                report.host.io_pressure_pct = Observed::Known(percent(0.5));
+            }),
+            ("of a process that moves nothing", |report| {
+                report.io.storage_write_bytes_per_s = rate(0);
+            }),
+            ("of one that writes a log, while another waits for storage", |report| {
+                report.io.storage_write_bytes_per_s = rate(40_000);
+            }),
+        ];
+        for (name, change) in changes {
+            let mut report = short_waits();
+            change(&mut report);
+            assert_eq!(class(&report), "system_cpu", "{name}");
+        }
+    }
+
+    #[test]
+    fn short_waits_without_a_sign_of_storage_are_no_storage() {
+        let mut report = short_waits();
+        report.host.io_pressure_pct = Observed::Unknown(Reason::KernelLacks(Feature::Pressure));
+        let conclusion = concluded(&report);
+        assert_eq!(conclusion.class.as_deref(), Some("system_cpu"));
+        let cannot_tell = conclusion.cannot_tell.join(" ");
+        assert!(cannot_tell.contains("blocked_on_io: 73 % of the window"), "{cannot_tell}");
+    }
+
+    #[test]
+    fn whoever_waits_for_completions_waits_for_storage_only_with_a_sign_of_it() {
+        let waits = [(WaitKind::Completions, State::Sleeping, 100.0)];
+        assert_eq!(class(&process(0.0, 0.0, 0.0, &waits)), "idle");
+        let mut busy = process(2.0, 3.0, 0.0, &waits);
+        busy.io.storage_read_bytes_per_s = rate(50_000_000);
+        busy.cpu.voluntary_switches_per_s = rate(3_000);
+        assert_eq!(class(&busy), "blocked_on_io");
     }
 
     #[test]
     fn a_quota_and_a_neighbour_at_once_are_both_named() {
         let report = throttled(process(10.0, 0.0, 85.0, &[RUNNING]), 2, 150);
-        let conclusion = conclude(&report);
+        let conclusion = concluded(&report);
         assert_eq!(conclusion.class.as_deref(), Some("starved_of_cpu"));
         assert_eq!(conclusion.also, ["throttled"]);
+    }
+
+    #[test]
+    fn a_quota_is_weighed_by_how_long_it_stopped_and_hides_no_neighbour() {
+        // In every period, and for a moment only.
+        let moments = throttled(process(18.0, 2.0, 79.0, &[RUNNING]), 10, 50);
+        let conclusion = concluded(&moments);
+        assert_eq!(conclusion.class.as_deref(), Some("starved_of_cpu"));
+        assert_eq!(conclusion.also, ["user_cpu"]);
+        assert!(conclusion.not[0].contains("10 of 10 periods, for 50 ms"), "{conclusion:?}");
+        // Ten threads on two processors, each stopped for 0.85 of the window: they wait for that, and
+        // for each other.
+        let mut crowd = throttled(process(20.0, 0.0, 850.0, &[RUNNING]), 10, 1700);
+        crowd.host.cpus = Observed::Known(2);
+        crowd.host.cpu_busy_pct = Observed::Known(percent(10.0));
+        assert_eq!(class(&crowd), "throttled");
+        assert_eq!(concluded(&crowd).also, ["user_cpu"], "no neighbour");
+    }
+
+    #[test]
+    fn a_quota_whose_effect_was_not_measured_is_no_class() {
+        let mut report = throttled(process(20.0, 0.0, 80.0, &[RUNNING]), 10, 790);
+        report.cpu.run_delay_pct =
+            Observed::Unknown(Reason::KernelLacks(Feature::SchedulerStatistics));
+        let conclusion = concluded(&report);
+        assert_eq!(conclusion.class.as_deref(), Some("user_cpu"));
+        let cannot_tell = conclusion.cannot_tell.join(" ");
+        assert!(cannot_tell.contains("throttled: its cgroup was stopped"), "{cannot_tell}");
+        assert!(cannot_tell.contains("starved_of_cpu: "), "{cannot_tell}");
+    }
+
+    #[test]
+    fn the_class_does_not_depend_on_what_is_shown() {
+        let waits = [(WaitKind::Lock, State::Sleeping, 70.0)];
+        let shown = process(12.0, 14.0, 0.0, &waits);
+        let hidden = Report { threads: Vec::new(), ..shown.clone() };
+        assert_eq!(concluded(&shown), concluded(&hidden));
+    }
+
+    #[test]
+    fn a_process_that_cannot_go_on_is_not_idle() {
+        let mut stopped = process(0.0, 0.0, 0.0, &[(WaitKind::Stopped, State::Stopped, 100.0)]);
+        stopped.process.state = State::Stopped;
+        assert_eq!(class(&stopped), "stopped");
+        assert!(concluded(&stopped).because[0].contains("SIGCONT"));
+        let mut zombie = process(0.0, 0.0, 0.0, &[]);
+        (zombie.process.state, zombie.process.threads) = (State::Zombie, 1);
+        assert_eq!(class(&zombie), "zombie");
+        zombie.process.threads = 3;
+        assert_eq!(class(&zombie), "idle", "a leader that ended before its threads");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_no_zero() {
+        let mut report = process(0.1, 0.0, 0.0, &[(WaitKind::Poll, State::Sleeping, 100.0)]);
+        report.cpu.voluntary_switches_per_s = Observed::Unknown(Reason::Gone);
+        let because = concluded(&report).because.join(" ");
+        assert!(because.contains("how often it woke was not measured"), "{because}");
+        report.waits.threads_sampled = 2;
+        for group in &mut report.waits.groups {
+            (group.kind, group.threads) = (WaitKind::Lock, 2);
+        }
+        report.waits.groups.push(report.waits.groups[0].clone());
+        let because = concluded(&report).because.join(" ");
+        assert!(because.contains("up to 2 of 2 threads"), "{because}");
     }
 
     #[test]
@@ -279,7 +403,7 @@ mod tests {
             ("faults", faulting, "memory_bound"),
         ];
         for (name, report, want) in cases {
-            assert_eq!(class(&report), want, "{name}: {:?}", conclude(&report));
+            assert_eq!(class(&report), want, "{name}: {:?}", concluded(&report));
         }
     }
 
@@ -290,11 +414,11 @@ mod tests {
         report.io.storage_read_bytes_per_s = Observed::Unknown(Reason::TimedOut);
         report.io.storage_write_bytes_per_s = rate(25_062_400);
         assert!(
-            conclude(&report).because[0].ends_with(
+            concluded(&report).because[0].ends_with(
                 "of the window; what it has read from it was not measured; 23.9 MiB/s written to it"
             ),
             "{:?}",
-            conclude(&report).because
+            concluded(&report).because
         );
     }
 
@@ -302,7 +426,7 @@ mod tests {
     fn what_was_not_measured_is_said() {
         let mut report = process(10.0, 5.0, 0.0, &[RUNNING]);
         report.cpu.run_delay_pct = Observed::Unknown(Reason::TimedOut);
-        let conclusion = conclude(&report);
+        let conclusion = concluded(&report);
         assert!(
             conclusion.cannot_tell.iter().any(|line| line.starts_with("starved_of_cpu: ")),
             "{conclusion:?}"

@@ -19,6 +19,8 @@ pub struct InSyscall {
     pub number: Sysno,
     /// Its arguments.
     pub arguments: [u64; 6],
+    /// Where its stack ends.
+    pub stack_pointer: u64,
 }
 
 /// What `/proc/PID/task/TID/syscall` says.
@@ -59,7 +61,8 @@ fn parse_call<'t>(
         *place = hexadecimal(values.next()?)?;
     }
     let stack_pointer = hexadecimal(values.next()?)?;
-    (stack_pointer >= LIMIT_OF_32_BIT).then_some(SyscallLine::In(InSyscall { number, arguments }))
+    let call = InSyscall { number, arguments, stack_pointer };
+    (stack_pointer >= LIMIT_OF_32_BIT).then_some(SyscallLine::In(call))
 }
 
 fn hexadecimal(field: &[u8]) -> Option<u64> {
@@ -81,25 +84,40 @@ pub fn kind(state: State, channel: Option<&[u8]>, syscall: SyscallLine) -> WaitK
         SyscallLine::Outside => Some(WaitKind::Memory),
         SyscallLine::Running | SyscallLine::Unknown => None,
     };
-    match (by_channel, by_syscall) {
+    let found = match (by_channel, by_syscall) {
         // The arguments tell a contended lock from a condition variable; the function does not.
         (Some(WaitKind::Futex), Some(kind)) | (None, Some(kind)) | (Some(kind), None | Some(_)) => {
-            kind
+            Some(kind)
         }
+        (None, None) => None,
+    };
+    let is_deaf = state == State::UninterruptibleSleep;
+    match found {
+        // Whoever waits for storage cannot be woken by a signal, but for one that waits for a file
+        // system in user space. A thread in such a function that can be is one that waits for work.
+        Some(WaitKind::Storage) if !is_deaf && channel != Some(USER_SPACE_STORAGE) => {
+            WaitKind::Other
+        }
+        Some(kind) => kind,
         // A reader without permission has only the state, and a wait that ended between two reads
         // left only that. This state is mostly storage; what it is not has a name where one may
         // look.
-        (None, None) if state == State::UninterruptibleSleep => WaitKind::Storage,
-        (None, None) => WaitKind::Other,
+        None if is_deaf => WaitKind::Storage,
+        None => WaitKind::Other,
     }
 }
 
+/// Where a thread waits for the answer of a file system in user space (`fs/fuse/dev.c`).
+const USER_SPACE_STORAGE: &[u8] = b"request_wait_answer";
+
 /// Families of kernel functions, by how their names begin.
-const CHANNELS: [(WaitKind, &[&str]); 9] = [
+const CHANNELS: [(WaitKind, &[&str]); 10] = [
     (WaitKind::Futex, &["futex_"]),
+    (WaitKind::Completions, &["read_events", "do_io_getevents", "io_cqring_wait"]),
     (
         WaitKind::Poll,
-        &["poll_schedule", "do_epoll", "ep_poll", "do_select", "do_sys_poll", "io_cqring_wait"],
+        // The last is the daemon of a file system in user space that nobody asks anything.
+        &["poll_schedule", "do_epoll", "ep_poll", "do_select", "do_sys_poll", "fuse_dev_"],
     ),
     (
         WaitKind::Storage,
@@ -144,8 +162,6 @@ const CHANNELS: [(WaitKind, &[&str]); 9] = [
             "raid",
             "zil_",
             "txg_wait",
-            "read_events",
-            "do_io_getevents",
             "aio_",
             "percpu_rwsem_wait",
         ],
@@ -228,36 +244,64 @@ fn kind_of_channel(channel: &[u8]) -> Option<WaitKind> {
         .map(|(kind, _)| *kind)
 }
 
-/// The value by which glibc, Rust's standard library and Go mark a lock that others wait for.
-/// A condition variable waits with a sequence number there.
-const CONTENDED: u64 = 2;
-
 /// `FUTEX_CMD_MASK` in `include/uapi/linux/futex.h`.
 const FUTEX_COMMAND: u64 = 0x7f;
 const FUTEX_WAIT: u64 = 0;
 const FUTEX_LOCK_PI: u64 = 6;
 const FUTEX_WAIT_BITSET: u64 = 9;
 const FUTEX_LOCK_PI2: u64 = 13;
+const FUTEX_CLOCK_REALTIME: u64 = 0x100;
+
+/// The value by which glibc, Rust's standard library and Go mark a lock that others wait for.
+const CONTENDED: u64 = 2;
+
+/// The bit by which musl marks one; the rest is the owner, or a number as small.
+const CONTENDED_IN_MUSL: u64 = 1 << 31;
+const OWNERS_IN_MUSL: std::ops::RangeInclusive<u64> = 1..=4_194_304;
+
+/// How far above the end of its stack musl's `pthread_cond_wait` has the word that it waits on.
+const OWN_FRAMES: std::ops::Range<u64> = 0..1024;
+
+/// Whether the word that a futex call waits on is a lock that another thread holds.
+///
+/// Only the C library knows what its word means, and the call tells libraries apart. A condition
+/// variable waits for a number to change that may be any: glibc's with the wall clock's flag or
+/// with a time limit, musl's on a word in its own frames.
+fn is_lock(call: InSyscall) -> bool {
+    let [word, operation, value, time_limit, ..] = call.arguments;
+    let is_own_word =
+        word.checked_sub(call.stack_pointer).is_some_and(|distance| OWN_FRAMES.contains(&distance));
+    let value = value & u64::from(u32::MAX);
+    match operation & FUTEX_COMMAND {
+        FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => true,
+        FUTEX_WAIT if is_own_word => false,
+        FUTEX_WAIT => {
+            value == CONTENDED
+                || value
+                    .checked_sub(CONTENDED_IN_MUSL)
+                    .is_some_and(|owner| OWNERS_IN_MUSL.contains(&owner))
+        }
+        FUTEX_WAIT_BITSET => {
+            value == CONTENDED && operation & FUTEX_CLOCK_REALTIME == 0 && time_limit == 0
+        }
+        _ => false,
+    }
+}
 
 fn kind_of_syscall(call: InSyscall) -> Option<WaitKind> {
     let name = call.number.name();
     Some(match name {
-        "futex" => {
-            let [_, operation, value, ..] = call.arguments;
-            match operation & FUTEX_COMMAND {
-                FUTEX_WAIT | FUTEX_WAIT_BITSET if value == CONTENDED => WaitKind::Lock,
-                FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => WaitKind::Lock,
-                _ => WaitKind::Futex,
-            }
-        }
+        "futex" if is_lock(call) => WaitKind::Lock,
+        "futex" => WaitKind::Futex,
+        "io_getevents" | "io_pgetevents" | "io_uring_enter" => WaitKind::Completions,
         "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync" | "pread64"
-        | "pwrite64" | "preadv" | "pwritev" | "preadv2" | "pwritev2" | "io_getevents"
-        | "io_pgetevents" | "fallocate" | "ftruncate" | "truncate" | "getdents64" | "open"
-        | "openat" | "openat2" | "unlink" | "unlinkat" | "rename" | "renameat" | "renameat2"
-        | "mkdir" | "mkdirat" | "copy_file_range" => WaitKind::Storage,
+        | "pwrite64" | "preadv" | "pwritev" | "preadv2" | "pwritev2" | "fallocate"
+        | "ftruncate" | "truncate" | "getdents64" | "open" | "openat" | "openat2" | "unlink"
+        | "unlinkat" | "rename" | "renameat" | "renameat2" | "mkdir" | "mkdirat"
+        | "copy_file_range" => WaitKind::Storage,
         "flock" | "fcntl" | "semop" | "semtimedop" => WaitKind::Lock,
         "poll" | "ppoll" | "select" | "pselect6" | "epoll_wait" | "epoll_pwait"
-        | "epoll_pwait2" | "io_uring_enter" => WaitKind::Poll,
+        | "epoll_pwait2" => WaitKind::Poll,
         "connect" | "accept" | "accept4" | "recvfrom" | "recvmsg" | "recvmmsg" | "sendto"
         | "sendmsg" | "sendmmsg" => WaitKind::Socket,
         "nanosleep" | "clock_nanosleep" | "pause" | "rt_sigtimedwait" | "rt_sigsuspend" => {
@@ -273,9 +317,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const STACK: u64 = 0x7ffe_0000_0000;
+
     fn futex(operation: u64, value: u64) -> SyscallLine {
-        let arguments = [0x7f00_0000_0000, operation, value, 0, 0, 0];
-        SyscallLine::In(InSyscall { number: Sysno::futex, arguments })
+        futex_at(0x7f00_0000_0000, operation, value, 0)
+    }
+
+    fn futex_at(word: u64, operation: u64, value: u64, time_limit: u64) -> SyscallLine {
+        let arguments = [word, operation, value, time_limit, 0, 0];
+        SyscallLine::In(InSyscall { number: Sysno::futex, arguments, stack_pointer: STACK })
     }
 
     #[test]
@@ -298,7 +348,7 @@ mod tests {
     }
 
     fn syscall(number: Sysno) -> SyscallLine {
-        SyscallLine::In(InSyscall { number, arguments: [0; 6] })
+        SyscallLine::In(InSyscall { number, arguments: [0; 6], stack_pointer: STACK })
     }
 
     type Case<'c> = (&'c str, State, Option<&'c str>, SyscallLine, WaitKind);
@@ -316,8 +366,6 @@ mod tests {
         check(&[
             ("running", State::Running, None, fsync, WaitKind::Running),
             ("journal", deaf, Some("jbd2_log_wait_commit"), fsync, WaitKind::Storage),
-            ("contended mutex", sleeping, Some("futex_do_wait"), futex(128, 2), WaitKind::Lock),
-            ("condition", sleeping, Some("futex_do_wait"), futex(0x189, 0), WaitKind::Futex),
             ("socket", sleeping, Some("wait_woken"), read, WaitKind::Socket),
             ("pipe", sleeping, Some("anon_pipe_read"), read, WaitKind::Pipe),
             (
@@ -327,6 +375,52 @@ mod tests {
                 SyscallLine::Outside,
                 WaitKind::Storage,
             ),
+        ]);
+    }
+
+    /// The calls as real programs made them.
+    #[test]
+    fn a_contended_lock_is_told_from_what_else_waits_on_a_futex() {
+        let own = STACK + 0x60;
+        let musl = CONTENDED_IN_MUSL;
+        let cases = [
+            ("glibc mutex", futex(0x80, 2), WaitKind::Lock),
+            ("glibc mutex between processes", futex(0, 2), WaitKind::Lock),
+            ("glibc mutex that inherits priority", futex(0x86, 0), WaitKind::Lock),
+            ("glibc condition variable", futex(0x189, 0), WaitKind::Futex),
+            ("its number is 2", futex(0x189, 2), WaitKind::Futex),
+            ("by another clock", futex_at(1 << 32, 0x89, 2, own), WaitKind::Futex),
+            ("glibc semaphore", futex(0x189, 0), WaitKind::Futex),
+            ("Rust mutex", futex(0x89, 2), WaitKind::Lock),
+            ("Rust condition variable", futex(0x89, 7), WaitKind::Futex),
+            ("Rust park", futex(0x89, 0xffff_ffff), WaitKind::Futex),
+            ("musl mutex", futex(0x80, musl | 16), WaitKind::Lock),
+            ("musl recursive mutex", futex(0x80, musl | 4711), WaitKind::Lock),
+            ("sign-extended", futex(0x80, 0xffff_ffff_8000_0010), WaitKind::Lock),
+            ("musl condition variable", futex_at(own, 0x80, 2, 0), WaitKind::Futex),
+            ("Go lock", futex(0x80, 2), WaitKind::Lock),
+            ("Go idle thread", futex(0x80, 0), WaitKind::Futex),
+            ("no owner at all", futex(0x80, 0xffff_ffff), WaitKind::Futex),
+        ];
+        for (name, call, want) in cases {
+            let found = kind(State::Sleeping, Some(b"futex_do_wait"), call);
+            assert_eq!(found, want, "{name}");
+        }
+    }
+
+    #[test]
+    fn one_who_waits_for_work_does_not_wait_for_storage() {
+        let (sleeping, deaf) = (State::Sleeping, State::UninterruptibleSleep);
+        let (unknown, read) = (SyscallLine::Unknown, syscall(Sysno::read));
+        let aio = syscall(Sysno::io_getevents);
+        check(&[
+            ("asynchronous", sleeping, Some("read_events"), aio, WaitKind::Completions),
+            ("io_uring", sleeping, Some("io_cqring_wait"), unknown, WaitKind::Completions),
+            ("idle daemon of fuse", sleeping, Some("fuse_dev_do_read"), read, WaitKind::Poll),
+            ("its client", sleeping, Some("request_wait_answer"), read, WaitKind::Storage),
+            ("idle raid thread", sleeping, Some("md_thread"), unknown, WaitKind::Other),
+            ("busy raid thread", deaf, Some("md_super_wait"), unknown, WaitKind::Storage),
+            ("opens a pipe", sleeping, None, syscall(Sysno::openat), WaitKind::Other),
         ]);
     }
 

@@ -143,7 +143,9 @@ pub struct Cpu {
     /// Runnable and waiting for a processor, summed over threads. A throttled cgroup counts here
     /// too; see `cgroup`.
     pub run_delay_pct: Observed<Percent>,
-    /// Of the thread that wanted a processor most: neither running nor waiting for a processor.
+    /// Of the thread that wanted a processor most: on a processor.
+    pub busiest_thread_running_pct: Observed<Percent>,
+    /// Of the same thread: neither running nor waiting for a processor.
     pub busiest_thread_blocked_pct: Observed<Percent>,
     /// Children that ended in the window and were waited for.
     pub children_pct: Percent,
@@ -200,6 +202,9 @@ pub enum WaitKind {
     Running,
     /// Storage: a block device, a journal, dirty pages, a network file system.
     Storage,
+    /// Completions of asynchronous I/O, of storage or of anything else; with none under way, an
+    /// idle worker waits there too.
+    Completions,
     /// A lock that another thread holds: a contended futex, a file lock.
     Lock,
     /// A lock inside the kernel.
@@ -233,6 +238,7 @@ impl WaitKind {
         match self {
             Self::Running => "running",
             Self::Storage => "storage",
+            Self::Completions => "completions",
             Self::Lock => "lock",
             Self::KernelLock => "kernel lock",
             Self::Futex => "futex",

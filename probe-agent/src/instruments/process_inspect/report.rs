@@ -171,13 +171,18 @@ impl Ends<'_> {
             .clone()
             .zip(self.first.switches.clone())
             .map(|(now, before)| now.since(&before));
-        let blocked = |thread: &Thread| self.blocked(thread);
+        let of_busiest = |part: &dyn Fn(&Thread) -> Observed<Percent>| {
+            busiest.map_or(Observed::Unknown(Reason::Gone), part)
+        };
         Cpu {
             user_pct: ticks(now.user, before.user),
             system_pct: ticks(now.system, before.system),
             running_pct: summed(|used| used.running_ns),
             run_delay_pct: summed(|used| used.run_delay_ns),
-            busiest_thread_blocked_pct: busiest.map_or(Observed::Unknown(Reason::Gone), blocked),
+            busiest_thread_running_pct: of_busiest(&|thread| {
+                self.share_of_thread(thread, |used| used.running_ns)
+            }),
+            busiest_thread_blocked_pct: of_busiest(&|thread| self.blocked(thread)),
             children_pct: ticks(now.children, before.children),
             voluntary_switches_per_s: self.rate(switches.clone().map(|lines| lines.voluntary)),
             involuntary_switches_per_s: self.rate(switches.map(|lines| lines.involuntary)),
@@ -193,6 +198,10 @@ impl Ends<'_> {
             sum = sum.zip(thread.used).map(|(sum, used)| sum.saturating_add(part(&used)));
         }
         sum.and_then(|sum| self.share(Duration::from_nanos(sum)))
+    }
+
+    fn share_of_thread(&self, thread: &Thread, part: fn(&SchedStat) -> u64) -> Observed<Percent> {
+        thread.used.clone().and_then(|used| self.share(Duration::from_nanos(part(&used))))
     }
 
     fn blocked(&self, thread: &Thread) -> Observed<Percent> {
@@ -222,15 +231,12 @@ impl Ends<'_> {
         let mut room = [0; 2048];
         let line = context.root.read_proc_once(&path, &mut room).ok();
         let line = line.and_then(|text| pid_stat::parse(text).ok());
-        let share = |part: fn(&SchedStat) -> u64| {
-            thread.used.clone().and_then(|used| self.share(Duration::from_nanos(part(&used))))
-        };
         ThreadRow {
             tid: thread.tid,
             name: line.map(|line| HostText::new(line.name)).unwrap_or_default(),
             state: line.map_or(State::Dead, |line| State::from_letter(line.state)),
-            running_pct: share(|used| used.running_ns),
-            run_delay_pct: share(|used| used.run_delay_ns),
+            running_pct: self.share_of_thread(thread, |used| used.running_ns),
+            run_delay_pct: self.share_of_thread(thread, |used| used.run_delay_ns),
             switches_per_s: self.rate(thread.used.clone().map(|used| used.switches)),
             mostly: sampler.mostly(thread.tid),
         }

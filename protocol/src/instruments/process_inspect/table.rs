@@ -61,19 +61,14 @@ fn counters(report: &Report) -> Table {
     Table::facts(
         "",
         [
-            (
-                "% of a processor",
-                format!(
-                    "user {}, kernel {}, waiting for a processor {}, children {}",
-                    percent(cpu.user_pct),
-                    percent(cpu.system_pct),
-                    share(&cpu.run_delay_pct),
-                    percent(cpu.children_pct)
-                ),
-            ),
+            ("% of a processor", shares_line(cpu)),
             (
                 "busiest thread",
-                format!("{} % of the window blocked", share(&cpu.busiest_thread_blocked_pct)),
+                format!(
+                    "{} % of the window running, {} % blocked",
+                    share(&cpu.busiest_thread_running_pct),
+                    share(&cpu.busiest_thread_blocked_pct)
+                ),
             ),
             (
                 "switches/s",
@@ -126,6 +121,16 @@ fn counters(report: &Report) -> Table {
                 ),
             ),
         ],
+    )
+}
+
+fn shares_line(cpu: &super::Cpu) -> String {
+    format!(
+        "user {}, kernel {}, waiting for a processor {}, children {}",
+        percent(cpu.user_pct),
+        percent(cpu.system_pct),
+        share(&cpu.run_delay_pct),
+        percent(cpu.children_pct)
     )
 }
 
