@@ -179,10 +179,14 @@ impl Reason {
     /// What the reader can do about it, where something can be done.
     pub fn remedy(&self) -> Option<String> {
         match self {
-            Self::NotPermitted(Permission::InspectProcess { agent_uid: 0, .. }) => {
-                Some("connect to the host itself instead of a container on it".to_owned())
-            }
-            Self::NotPermitted(Permission::InspectProcess { owner_uid: 0, .. }) => {
+            Self::NotPermitted(Permission::InspectProcess { agent_uid: 0, .. }) => Some(
+                "in a container, connect to the host itself, or give the container \
+                 CAP_SYS_PTRACE; on the host, the kernel's log names a security module that denies"
+                    .to_owned(),
+            ),
+            Self::NotPermitted(Permission::InspectProcess { owner_uid, agent_uid })
+                if *owner_uid == 0 || owner_uid == agent_uid =>
+            {
                 Some("connect as root".to_owned())
             }
             Self::NotPermitted(Permission::InspectProcess { owner_uid, .. }) => {
@@ -195,9 +199,7 @@ impl Reason {
             ),
             Self::SwitchedOff(Switch::Pressure) => Some("boot with psi=1".to_owned()),
             Self::TooCostly { .. } => Some("ask process_inspect about the one process".to_owned()),
-            Self::NotStored | Self::NoBaseline => {
-                Some("ask process_inspect about the process, or measure again".to_owned())
-            }
+            Self::NotStored | Self::NoBaseline => Some("measure again".to_owned()),
             Self::EmptyWindow => Some("ask for a longer window".to_owned()),
             Self::KernelLacks(_)
             | Self::NoLimitSet
@@ -237,8 +239,13 @@ impl fmt::Display for Permission {
         match self {
             Self::InspectProcess { owner_uid, agent_uid: 0 } => write!(
                 f,
-                "the agent is root, and the kernel refused all the same; the process of uid \
-                 {owner_uid} holds a capability that the agent lacks"
+                "the agent is root, and the kernel refused all the same: the process of uid \
+                 {owner_uid} holds a capability that the agent lacks, or a security module denies it"
+            ),
+            Self::InspectProcess { owner_uid, agent_uid } if owner_uid == agent_uid => write!(
+                f,
+                "the process is of the agent's own uid {owner_uid}, but protected: it changed its \
+                 user, or asked not to be inspected; needs CAP_SYS_PTRACE"
             ),
             Self::InspectProcess { owner_uid, agent_uid } => write!(
                 f,
@@ -300,6 +307,9 @@ mod tests {
              the same user, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
         );
         assert_eq!(owner(1000).remedy().unwrap(), "connect as root or as uid 33");
+        // ssh-agent, for one, is of the same user and not to be inspected.
+        assert!(owner(33).to_string().contains("uid 33, but protected"));
+        assert_eq!(owner(33).remedy().unwrap(), "connect as root");
         assert!(owner(0).to_string().contains("holds a capability"));
         assert!(owner(0).remedy().unwrap().contains("the host itself"));
     }
