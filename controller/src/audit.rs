@@ -95,7 +95,7 @@ impl Audit {
 
     fn append_locked(&self, file: &mut File, event: &Event) -> std::io::Result<()> {
         let last = last_line(file)?;
-        let (sequence, previous) = chain::continue_after(&last.text);
+        let (sequence, previous) = chain::continue_after(&last.bytes);
         let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         let record = Record { sequence, time, session: self.session.clone(), event };
         let body = serde_json::to_string(&record).map_err(std::io::Error::other)?;
@@ -105,14 +105,22 @@ impl Audit {
             // A line that was cut off by a crash stays as it is; ours starts a new one.
             line.insert(0, '\n');
         }
-        file.write_all(line.as_bytes())
+        let written = file.write_all(line.as_bytes());
+        if written.is_err() {
+            // On a disk that is full a part of it may stand there. Where it cannot be taken away
+            // again, it is reported like any other line that was cut off.
+            let _ = file.set_len(last.end);
+        }
+        written
     }
 }
 
 /// The end of the log.
 struct LastLine {
-    text: String,
+    bytes: Vec<u8>,
     is_complete: bool,
+    /// Bytes of the whole log.
+    end: u64,
 }
 
 /// Reads the last line that holds anything, without reading the whole log.
@@ -129,7 +137,7 @@ fn last_line(file: &mut File) -> std::io::Result<LastLine> {
         let start = content.iter().rposition(|byte| *byte == b'\n');
         if start.is_some() || taken == length {
             let line = content.get(start.map_or(0, |start| start + 1)..).unwrap_or_default();
-            return Ok(LastLine { text: String::from_utf8_lossy(line).into_owned(), is_complete });
+            return Ok(LastLine { bytes: line.to_vec(), is_complete, end: length });
         }
         taken = (taken * 4).min(length);
     }
@@ -153,7 +161,7 @@ pub struct AuditError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chain::{Verdict, verify};
+    use chain::{Break, verify};
 
     fn refused(tool: &str) -> Event {
         Event::Refused {
@@ -177,8 +185,8 @@ mod tests {
                 });
             }
         });
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(verify(&text), Verdict::Whole { lines: 100 });
+        let verdict = verify(&std::fs::read(&path).unwrap());
+        assert_eq!((verdict.lines, verdict.breaks), (100, Vec::new()));
     }
 
     #[test]
@@ -194,15 +202,23 @@ mod tests {
 
     #[test]
     fn a_line_cut_off_by_a_crash_is_followed_by_whole_ones_and_reported() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit.jsonl");
-        Audit::open(&path).unwrap().write(&refused("first")).unwrap();
-        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-        file.write_all(b"{\"sequence\":2,\"ti").unwrap();
-        Audit::open(&path).unwrap().write(&refused("third")).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text.lines().count(), 3);
-        assert!(matches!(verify(&text), Verdict::Broken { line_number: 2, .. }));
+        // The last one is cut within a character.
+        let cuts: [&[u8]; 3] = [b"{", b"{\"sequence\":2,\"ti", b"{\"sequence\":2,\"ti\xc3"];
+        for cut in cuts {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("audit.jsonl");
+            Audit::open(&path).unwrap().write(&refused("first")).unwrap();
+            let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+            file.write_all(cut).unwrap();
+            let audit = Audit::open(&path).unwrap();
+            for tool in ["third", "fourth"] {
+                audit.write(&refused(tool)).unwrap();
+            }
+            let verdict = verify(&std::fs::read(&path).unwrap());
+            let reason = "not whole: cut off or changed";
+            assert_eq!(verdict.breaks, [Break { first: 2, last: 2, reason }], "{cut:?}");
+            assert_eq!(verdict.lines, 4);
+        }
     }
 
     #[test]
@@ -212,8 +228,8 @@ mod tests {
         let audit = Audit::open(&path).unwrap();
         audit.write(&refused(&"x".repeat(100_000))).unwrap();
         audit.write(&refused("y")).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(verify(&text), Verdict::Whole { lines: 2 });
+        let verdict = verify(&std::fs::read(&path).unwrap());
+        assert_eq!((verdict.lines, verdict.breaks), (2, Vec::new()));
     }
 
     #[test]

@@ -250,7 +250,7 @@ fn audit(config: &Config, command: &AuditCommand) -> u8 {
     };
     let path: &Path = named.unwrap_or(&config.audit_log);
     let shown = path.display();
-    let log = match std::fs::read_to_string(path) {
+    let log = match std::fs::read(path) {
         Ok(log) => log,
         Err(error) => {
             return complain(
@@ -261,13 +261,17 @@ fn audit(config: &Config, command: &AuditCommand) -> u8 {
     };
     match command {
         AuditCommand::Script { .. } => print(&replay::script(&log)),
-        AuditCommand::Verify { .. } => match chain::verify(&log) {
-            chain::Verdict::Whole { lines } => {
-                print(&format!("{shown}: {lines} lines, each follows from the one before\n"))
+        AuditCommand::Verify { .. } => {
+            let chain::Verdict { lines, breaks } = chain::verify(&log);
+            if breaks.is_empty() {
+                return print(&format!(
+                    "{shown}: {lines} lines, each follows from the one before\n"
+                ));
             }
-            chain::Verdict::Broken { line_number, reason } => {
-                complain(&format!("{shown}: line {line_number}: {reason}"), exit::AUDIT_BROKEN)
+            for found in breaks {
+                complain(&format!("{shown}: {}: {}", found.place(), found.reason), exit::OK);
             }
-        },
+            exit::AUDIT_BROKEN
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! An audit log as a shell script, so that a person can take over: the same calls, and for each
 //! what one would type without this tool.
 
-use super::record::Event;
+use super::{chain, record::Event};
 use crate::{target::Target, tools};
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,14 +16,15 @@ struct Line {
 }
 
 /// Writes the script. Lines that are not understood become comments: nothing is left out silently.
-pub fn script(log: &str) -> String {
+pub fn script(log: &[u8]) -> String {
     let mut script = String::from(
         "#!/bin/sh\n# What sysmcp did, as commands. Secrets were taken out of the log and stand \
          here as [redacted].\n",
     );
+    warn(&mut script, log);
     let mut session = String::new();
-    for (index, line) in log.lines().enumerate() {
-        match serde_json::from_str::<Line>(line) {
+    for (index, line) in chain::lines(log).enumerate() {
+        match serde_json::from_slice::<Line>(line) {
             Ok(line) => {
                 if line.session != session {
                     let _ = writeln!(script, "\n# session {}, {}", line.session, line.time);
@@ -37,6 +38,15 @@ pub fn script(log: &str) -> String {
         }
     }
     script
+}
+
+/// Whoever takes over from a log that was altered has to know it.
+fn warn(script: &mut String, log: &[u8]) {
+    let breaks = chain::verify(log).breaks;
+    if !breaks.is_empty() {
+        let places: Vec<String> = breaks.iter().map(chain::Break::place).collect();
+        let _ = writeln!(script, "# Warning: the log was altered at {}.", places.join(", "));
+    }
 }
 
 fn step(script: &mut String, line: &Line) {
@@ -125,7 +135,7 @@ mod tests {
             intent("local", hostile),
             "not a line".to_owned(),
         ];
-        let script = script(&log.join("\n"));
+        let script = script(log.join("\n").as_bytes());
         let commands: Vec<Vec<String>> = script
             .lines()
             .filter(|line| !line.starts_with('#') && !line.is_empty())

@@ -1,0 +1,80 @@
+//! The audit log: what a damaged one is told by, and what happens when it cannot be written.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use scenarios::{programs, sysmcp::Sysmcp, without_settings::without_settings};
+use serde_json::json;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+/// A log with a few whole lines: calls that were refused, so that no agent is needed.
+fn written(lines: usize) -> Sysmcp {
+    let sysmcp = Sysmcp::local().unwrap();
+    for _ in 0..lines {
+        let refused = sysmcp.call("process_list", &json!({"limit": 0})).unwrap();
+        assert_eq!(refused.status.code(), Some(2));
+    }
+    sysmcp
+}
+
+fn audit(what: &str, log: &Path) -> Output {
+    without_settings(programs::sysmcp()).args(["audit", what]).arg(log).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_log_that_is_no_text_any_more_is_broken_and_every_break_is_told() {
+    let sysmcp = written(6);
+    let log = sysmcp.audit_log();
+    let mut bytes = fs::read(&log).unwrap();
+    for line in [2, 5] {
+        let starts = bytes.split_inclusive(|byte| *byte == b'\n').take(line - 1);
+        let start: usize = starts.map(<[u8]>::len).sum();
+        *bytes.get_mut(start + 30).unwrap() = 0xff;
+    }
+    fs::write(&log, bytes).unwrap();
+    let verified = audit("verify", &log);
+    let lines: Vec<String> = said(&verified).lines().map(ToOwned::to_owned).collect();
+    assert_eq!(verified.status.code(), Some(22), "{lines:?}");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for (line, place) in lines.iter().zip(["line 2:", "line 5:"]) {
+        assert!(line.contains(place), "{lines:?}");
+    }
+    let script = audit("script", &log);
+    assert_eq!(script.status.code(), Some(0), "{}", said(&script));
+    let script = String::from_utf8(script.stdout).unwrap();
+    assert!(script.contains("the log was altered at line 2, line 5"), "{script}");
+}
+
+/// The command with a limit on the size of files: a write fails in the middle of a line, as on a
+/// disk that fills up. The signal that goes with the limit is ignored, as there is none then.
+fn with_file_limit(command: &Command) -> Command {
+    let mut limited = without_settings("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 2; exec \"$@\"", "sh"]);
+    limited.arg(command.get_program()).args(command.get_args());
+    limited
+}
+
+#[test]
+fn a_line_that_finds_no_room_leaves_no_part_of_itself() {
+    let sysmcp = written(1);
+    let mut call = sysmcp.command();
+    call.args(["call", "process_list", "--params", "{\"limit\":0}"]);
+    let (before, failed) = loop {
+        let before = fs::read(sysmcp.audit_log()).unwrap();
+        assert!(before.len() < 4096, "the limit is not kept");
+        let output = with_file_limit(&call).output().unwrap();
+        if output.status.code() != Some(2) {
+            break (before, output);
+        }
+    };
+    assert_eq!(failed.status.code(), Some(21), "{}", said(&failed));
+    assert_eq!(fs::read(sysmcp.audit_log()).unwrap(), before);
+    assert_eq!(audit("verify", &sysmcp.audit_log()).status.code(), Some(0));
+}
