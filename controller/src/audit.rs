@@ -40,19 +40,19 @@ impl Audit {
     ///
     /// When it cannot be written; then nothing may be done.
     pub fn open(path: &Path) -> Result<Self, AuditError> {
-        let failed = |doing| {
-            move |error: std::io::Error| AuditError {
+        fn failed<E: ToString>(doing: &'static str, path: &Path) -> impl Fn(E) -> AuditError {
+            move |error| AuditError {
                 doing,
                 path: path.display().to_string(),
                 reason: error.to_string(),
             }
-        };
+        }
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
                 .create(folder)
-                .map_err(failed("make the folder of"))?;
+                .map_err(failed("make the folder of", path))?;
         }
         let file = OpenOptions::new()
             .read(true)
@@ -60,10 +60,12 @@ impl Audit {
             .create(true)
             .mode(0o600)
             .open(path)
-            .map_err(failed("open"))?;
-        let key = key::Key::beside(path).map_err(failed("make the key of"))?;
-        let session = key::random_name().map_err(failed("name a session of"))?;
-        Ok(Self { path: path.to_owned(), session, key, file: Mutex::new(file) })
+            .map_err(failed("open", path))?;
+        file.lock().map_err(failed("lock", path))?;
+        let key = key::Key::beside(path).map_err(failed("have a key for", path));
+        file.unlock().map_err(failed("unlock", path))?;
+        let session = key::random_name().map_err(failed("name a session of", path))?;
+        Ok(Self { path: path.to_owned(), session, key: key?, file: Mutex::new(file) })
     }
 
     /// A keyed digest of parameters as they were given, secrets included.
@@ -187,6 +189,20 @@ mod tests {
         });
         let verdict = verify(&std::fs::read(&path).unwrap());
         assert_eq!((verdict.lines, verdict.breaks), (100, Vec::new()));
+    }
+
+    #[test]
+    fn those_that_start_together_share_one_key() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("audit.jsonl");
+            let digest = || Audit::open(&path).unwrap().digest(&serde_json::json!({}));
+            let digests: Vec<String> = std::thread::scope(|scope| {
+                let starting: Vec<_> = (0..8).map(|_| scope.spawn(digest)).collect();
+                starting.into_iter().map(|started| started.join().unwrap()).collect()
+            });
+            assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn a_line_that_finds_no_room_leaves_no_part_of_itself() {
     let mut call = sysmcp.command();
     call.args(["call", "process_list", "--params", "{\"limit\":0}"]);
     let (before, failed) = loop {
-        let before = fs::read(sysmcp.audit_log()).unwrap();
+        let before = fs::read_to_string(sysmcp.audit_log()).unwrap();
         assert!(before.len() < 4096, "the limit is not kept");
         let output = with_file_limit(&call).output().unwrap();
         if output.status.code() != Some(2) {
@@ -75,6 +75,19 @@ fn a_line_that_finds_no_room_leaves_no_part_of_itself() {
         }
     };
     assert_eq!(failed.status.code(), Some(21), "{}", said(&failed));
-    assert_eq!(fs::read(sysmcp.audit_log()).unwrap(), before);
+    assert_eq!(fs::read_to_string(sysmcp.audit_log()).unwrap(), before);
     assert_eq!(audit("verify", &sysmcp.audit_log()).status.code(), Some(0));
+}
+
+#[test]
+fn what_is_no_key_ends_the_call_and_names_the_file() {
+    let sysmcp = written(1);
+    let key = sysmcp.audit_log().with_file_name("audit.jsonl.key");
+    assert_eq!(fs::metadata(&key).unwrap().len(), 32);
+    for bytes in ["", "short", "much longer than thirty-two bytes are"] {
+        fs::write(&key, bytes).unwrap();
+        let refused = sysmcp.call("process_list", &json!({})).unwrap();
+        assert_eq!(refused.status.code(), Some(21), "{}", said(&refused));
+        assert!(said(&refused).contains(key.to_str().unwrap()), "{}", said(&refused));
+    }
 }
