@@ -8,6 +8,7 @@
 //! What this does not show: lines cut off at the end, and a log rewritten as a whole by someone who
 //! may write the file.
 
+pub mod bounded;
 pub mod chain;
 mod key;
 pub mod record;
@@ -169,6 +170,7 @@ mod tests {
         Event::Refused {
             tool: tool.to_owned(),
             parameters: serde_json::json!({}),
+            parameters_bytes: None,
             reason: "for a test".to_owned(),
         }
     }

@@ -11,7 +11,7 @@ pub use error::GateError;
 pub use rendered::Rendered;
 
 use crate::{
-    audit::{Audit, AuditError, record::Event},
+    audit::{Audit, AuditError, bounded, record::Event},
     config::Config,
     push::{PushError, Settings},
     reporter::Reporter,
@@ -42,6 +42,12 @@ pub struct Gate {
     /// Whether the session ends with the first call, so that a handle would name nothing.
     is_one_shot: bool,
 }
+
+/// Bytes of a name that is no tool's. Those of tools are shorter.
+const TOOL_NAME_BYTES: usize = 64;
+
+/// Bytes of the reason for which a call was refused: it repeats the value that was wrong.
+const REASON_BYTES: usize = 512;
 
 /// A call, as the front door got it.
 #[derive(Clone, Debug)]
@@ -113,19 +119,19 @@ impl Gate {
     ///
     /// When it cannot be written.
     pub fn refuse(&self, tool: &str, parameters: &Value, reason: &str) -> Result<(), AuditError> {
-        let mut parameters = parameters.clone();
-        redact::json(&mut parameters);
+        let (parameters, parameters_bytes) = bounded::parameters(parameters);
         self.audit.write(&Event::Refused {
-            tool: HostText::capped(tool.as_bytes(), 64).to_string(),
+            tool: HostText::capped(tool.as_bytes(), TOOL_NAME_BYTES).to_string(),
             parameters,
-            reason: redact::text(reason).0.into_owned(),
+            parameters_bytes,
+            reason: bounded::sentence(reason, REASON_BYTES),
         })
     }
 
     /// Validates a call and permits it.
     fn admit(&self, call: &Call) -> Result<(&Entry, Question, Permit<'_>), GateError> {
         let entry = self.selection.find(&call.tool).ok_or_else(|| GateError::UnknownTool {
-            name: HostText::capped(call.tool.as_bytes(), 64),
+            name: HostText::capped(call.tool.as_bytes(), TOOL_NAME_BYTES),
             offered: self.selection.names(),
         })?;
         let question = Question::read(entry, call.arguments.clone())

@@ -2,12 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use scenarios::{programs, sysmcp::Sysmcp, without_settings::without_settings};
-use serde_json::json;
+use scenarios::{client::Client, programs, sysmcp::Sysmcp, without_settings::without_settings};
+use serde_json::{Value, json};
 use std::{
     fs,
     path::Path,
     process::{Command, Output},
+    time::Duration,
 };
 
 /// A log with a few whole lines: calls that were refused, so that no agent is needed.
@@ -89,5 +90,29 @@ fn what_is_no_key_ends_the_call_and_names_the_file() {
         let refused = sysmcp.call("process_list", &json!({})).unwrap();
         assert_eq!(refused.status.code(), Some(21), "{}", said(&refused));
         assert!(said(&refused).contains(key.to_str().unwrap()), "{}", said(&refused));
+    }
+}
+
+#[test]
+fn a_call_that_is_refused_takes_little_room_however_long_it_is() {
+    let sysmcp = Sysmcp::local().unwrap();
+    let mut client = Client::start(sysmcp.command()).unwrap();
+    let long = "x".repeat(3_000_000);
+    let calls = [
+        json!({"name": long, "arguments": {"limit": 1}}),
+        json!({"name": "process_list", "arguments": {"sort": long}}),
+        json!({"name": "process_list", "arguments": {long.as_str(): 1}}),
+        json!({"name": "process_list", "arguments": long}),
+    ];
+    for call in &calls {
+        let id = client.ask("tools/call", call).unwrap();
+        assert!(client.reply(id, Duration::from_secs(20)).unwrap().is_some());
+    }
+    let log = fs::read_to_string(sysmcp.audit_log()).unwrap();
+    assert_eq!(log.lines().count(), calls.len());
+    for line in log.lines().skip(1) {
+        assert!(line.len() < 4000, "{} bytes: {line:.200}", line.len());
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert!(line["parameters_bytes"].as_u64().unwrap() >= 3_000_000, "{line}");
     }
 }

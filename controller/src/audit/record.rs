@@ -83,8 +83,11 @@ pub enum Event {
     Refused {
         /// The tool that was named, escaped.
         tool: String,
-        /// The parameters that were given, secrets taken out.
+        /// The parameters that were given, or their start, secrets taken out.
         parameters: Value,
+        /// How many bytes they had, where only the start was kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parameters_bytes: Option<u64>,
         /// Why.
         reason: String,
     },

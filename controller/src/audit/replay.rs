@@ -3,6 +3,7 @@
 
 use super::{chain, record::Event};
 use crate::{target::Target, tools};
+use protocol::host_text;
 use serde::Deserialize;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -17,9 +18,10 @@ struct Line {
 
 /// Writes the script. Lines that are not understood become comments: nothing is left out silently.
 pub fn script(log: &[u8]) -> String {
-    let mut script = String::from(
-        "#!/bin/sh\n# What sysmcp did, as commands. Secrets were taken out of the log and stand \
-         here as [redacted].\n",
+    let mut script = Script("#!/bin/sh\n".to_owned());
+    script.comment(
+        "What sysmcp did, as commands. Secrets were taken out of the log and stand here as \
+         [redacted].",
     );
     warn(&mut script, log);
     let mut session = String::new();
@@ -27,36 +29,62 @@ pub fn script(log: &[u8]) -> String {
         match serde_json::from_slice::<Line>(line) {
             Ok(line) => {
                 if line.session != session {
-                    let _ = writeln!(script, "\n# session {}, {}", line.session, line.time);
+                    script.gap();
+                    script.comment(&format!("session {}, {}", line.session, line.time));
                     session.clone_from(&line.session);
                 }
                 step(&mut script, &line);
             }
-            Err(_) => {
-                let _ = writeln!(script, "# line {} of the log was not understood", index + 1);
-            }
+            Err(_) => script.comment(&format!("line {} of the log was not understood", index + 1)),
         }
     }
-    script
+    script.0
+}
+
+/// A script into which texts come that may be anything: the log may have been altered.
+struct Script(String);
+
+impl Script {
+    /// A comment. Nothing in it ends it, or is obeyed by the terminal it is shown on.
+    fn comment(&mut self, text: &str) {
+        let _ = writeln!(self.0, "# {}", host_text::printable(text));
+    }
+
+    /// A command, as a shell reads it back. One with characters that cannot be shown becomes a
+    /// comment: sysmcp never wrote such a call down, and nobody should run what they cannot see.
+    fn command(&mut self, words: &[&str]) {
+        match shlex::try_join(words.iter().copied()) {
+            Ok(command) if host_text::printable(&command) == command => {
+                let _ = writeln!(self.0, "{command}");
+            }
+            Ok(_) | Err(_) => self.comment(&format!("not repeated: {}", words.join(" "))),
+        }
+    }
+
+    fn gap(&mut self) {
+        self.0.push('\n');
+    }
 }
 
 /// Whoever takes over from a log that was altered has to know it.
-fn warn(script: &mut String, log: &[u8]) {
+fn warn(script: &mut Script, log: &[u8]) {
     let breaks = chain::verify(log).breaks;
     if !breaks.is_empty() {
         let places: Vec<String> = breaks.iter().map(chain::Break::place).collect();
-        let _ = writeln!(script, "# Warning: the log was altered at {}.", places.join(", "));
+        script.comment(&format!("Warning: the log was altered at {}.", places.join(", ")));
     }
 }
 
-fn step(script: &mut String, line: &Line) {
+fn step(script: &mut Script, line: &Line) {
     let comment = match &line.event {
         Event::Intent { target, tool, parameters, .. } => {
-            let _ = writeln!(script, "\n# {}", line.time);
+            script.gap();
+            script.comment(&line.time);
             for command in by_hand(target, tool, parameters) {
-                let _ = writeln!(script, "# by hand: {command}");
+                script.comment(&format!("by hand: {command}"));
             }
-            let _ = writeln!(script, "{}", again(target, tool, parameters));
+            let parameters = parameters.to_string();
+            script.command(&["sysmcp", "--target", target, "call", tool, "--params", &parameters]);
             return;
         }
         Event::Connecting { target } => format!("{}: connecting to {target}", line.time),
@@ -71,14 +99,7 @@ fn step(script: &mut String, line: &Line) {
         Event::Refused { tool, reason, .. } => format!("refused: {tool}: {reason}"),
         Event::Stopped { receipt, .. } => receipt.clone(),
     };
-    let _ = writeln!(script, "# {}", one_line(&comment));
-}
-
-/// The call itself, as a command.
-fn again(target: &str, tool: &str, parameters: &Value) -> String {
-    let parameters = parameters.to_string();
-    let words = ["sysmcp", "--target", target, "call", tool, "--params", &parameters];
-    quoted(&words.map(str::to_owned))
+    script.comment(&comment);
 }
 
 /// What one would type on the host instead.
@@ -109,11 +130,6 @@ fn by_hand(target: &str, tool: &str, parameters: &Value) -> Vec<String> {
 /// Words as a shell reads them back. What cannot be quoted, a NUL, was never typed.
 fn quoted(words: &[String]) -> String {
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
-}
-
-/// A comment ends with its line.
-fn one_line(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 #[cfg(test)]
@@ -153,7 +169,42 @@ mod tests {
         let words = shlex::split(by_hand).unwrap();
         assert_eq!(words[..4], ["ssh", "-p", "2222", "me@web"]);
         assert!(words[4].starts_with("ps -eo "), "{by_hand}");
-        assert!(script.contains("# no answer: gone rm -rf /\n"), "{script}");
+        assert!(script.contains("# no answer: gone\\nrm -rf /\n"), "{script}");
         assert!(script.contains("# line 4 of the log was not understood"));
+    }
+
+    #[test]
+    fn nothing_in_a_log_that_was_altered_leaves_its_comment_or_reaches_the_terminal() {
+        let bad = "x\nid\r\u{1b}[2J\u{202e}\u{0}";
+        let common = [("time", bad), ("session", bad)];
+        let events: [&[(&str, &str)]; 7] = [
+            &[("event", "connecting"), ("target", bad)],
+            &[("event", "not_connected"), ("target", bad), ("reason", bad)],
+            &[("event", "refused"), ("tool", bad), ("reason", bad), ("parameters", bad)],
+            &[("event", "stopped"), ("target", bad), ("receipt", bad)],
+            &[("event", "outcome"), ("error", bad)],
+            &[("event", "intent"), ("target", bad), ("tool", "process_list")],
+            &[("event", "intent"), ("target", "local"), ("tool", bad)],
+        ];
+        for event in events {
+            let mut line: serde_json::Map<String, Value> = common
+                .iter()
+                .chain(event)
+                .map(|(name, text)| ((*name).to_owned(), (*text).into()))
+                .collect();
+            let more = serde_json::json!({
+                "call": 1, "answered": false, "duration_ms": 1, "answer_bytes": 1, "clean": true,
+                "parameters": {}, "parameters_digest": bad,
+            });
+            for (name, value) in more.as_object().unwrap() {
+                line.entry(name.clone()).or_insert(value.clone());
+            }
+            let script = script(Value::Object(line).to_string().as_bytes());
+            assert!(!script.contains("not understood"), "{event:?}: {script}");
+            for line in script.lines() {
+                assert!(line.is_empty() || line.starts_with('#'), "{event:?}: {script:?}");
+                assert_eq!(host_text::printable(line), line, "{event:?}");
+            }
+        }
     }
 }

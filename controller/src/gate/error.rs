@@ -1,10 +1,15 @@
 //! Why a call has no answer.
 
-use crate::{audit::AuditError, exit, push::PushError, session::CallError, tools::BadArguments};
+use crate::{
+    audit::{AuditError, bounded},
+    exit,
+    push::PushError,
+    session::CallError,
+    tools::BadArguments,
+};
 use protocol::{
     error::AgentError,
     host_text::{self, HostText},
-    redact,
 };
 
 /// Why a call has no answer.
@@ -71,20 +76,12 @@ impl GateError {
     /// The error and the remedy as one text, short enough for every client.
     pub fn text(&self) -> String {
         const MOST_BYTES: usize = 2000;
-        // An error repeats the value that was wrong, and that may be anything.
-        let mut text = redact::text(&self.to_string()).0.into_owned();
-        if let Some(remedy) = self.remedy() {
-            text.push_str(". ");
-            text.push_str(&remedy);
-        }
-        // Each part is escaped where it comes from; this is for the one that was forgotten.
-        let mut text = host_text::printable(&text).into_owned();
-        let mut end = text.len().min(MOST_BYTES);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-        text
+        // Each part is escaped where it comes from, but an error repeats the value that was wrong,
+        // and that may be anything.
+        let remedy = self.remedy().map(|remedy| format!(". {remedy}")).unwrap_or_default();
+        let room = MOST_BYTES.saturating_sub(remedy.len());
+        let text = bounded::sentence(&self.to_string(), room) + &remedy;
+        host_text::printable(&text).into_owned()
     }
 
     /// Whether the same call may succeed if it is made again.
