@@ -28,7 +28,7 @@ pub const NO_SHELL: u8 = 18;
 pub const LOST: u8 = 19;
 /// This build has no agent to send.
 pub const NO_AGENT: u8 = 20;
-/// The audit log cannot be written, so nothing was done.
+/// The audit log cannot be written; nothing that is not in it is begun.
 pub const NO_AUDIT: u8 = 21;
 /// The audit log was altered.
 pub const AUDIT_BROKEN: u8 = 22;
@@ -55,7 +55,7 @@ pub const ALL: &[(u8, &str, &str)] = &[
     (NO_SHELL, "NO_SHELL", "what answers on the target is no shell"),
     (LOST, "LOST", "the connection or the agent was lost during a call"),
     (NO_AGENT, "NO_AGENT", "this build has no agent to send"),
-    (NO_AUDIT, "NO_AUDIT", "the audit log cannot be written, so nothing was done"),
+    (NO_AUDIT, "NO_AUDIT", "the audit log cannot be written; what is not in it is not begun"),
     (AUDIT_BROKEN, "AUDIT_BROKEN", "the audit log was altered"),
     (NOT_CLEAN, "NOT_CLEAN", "it could not be confirmed that nothing is left on the target"),
     (DEFECT, "DEFECT", "a defect of sysmcp"),

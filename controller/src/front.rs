@@ -5,7 +5,7 @@ use controller::{
     cli::{AuditCommand, Cli, Command, Common},
     config::{self, Config, Loaded},
     exit,
-    gate::{Call, Gate, Rendered},
+    gate::{Call, End, Gate, Rendered},
     mcp::{Input, Server},
     reporter::{Reporter, Silent, Stderr},
     session::Stopped,
@@ -131,7 +131,14 @@ async fn stop(gate: &Gate, reporter: &dyn Reporter, stderr: Option<&Stderr>, qui
     clear(stderr);
     match stopped {
         Ok(None) => exit::OK,
-        Ok(Some(stopped)) => receipt(&stopped, quiet),
+        Ok(Some(End { stopped, written })) => {
+            let code = receipt(&stopped, quiet);
+            match written {
+                Ok(()) => code,
+                Err(error) if code == exit::OK => complain(&error.text(), error.exit_code()),
+                Err(error) => complain(&error.text(), code),
+            }
+        }
         Err(error) => complain(&error.text(), error.exit_code()),
     }
 }

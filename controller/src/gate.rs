@@ -8,6 +8,7 @@ mod link;
 mod rendered;
 
 pub use error::GateError;
+pub use link::End;
 pub use rendered::Rendered;
 
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     config::Config,
     push::{PushError, Settings},
     reporter::Reporter,
-    session::{CallError, Stopped},
+    session::CallError,
     target::Target,
     tools::{self, Entry, Question, Selection},
     transport::{Login, Prompts},
@@ -181,8 +182,8 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// When what is left cannot be told, or not be written down.
-    pub async fn stop(&self, reporter: &dyn Reporter) -> Result<Option<Stopped>, GateError> {
+    /// When what is left cannot be told.
+    pub async fn stop(&self, reporter: &dyn Reporter) -> Result<Option<End>, GateError> {
         self.link.stop(reporter).await
     }
 }
@@ -199,7 +200,15 @@ struct Entered<'g> {
 impl Entered<'_> {
     fn finish(&mut self, result: &Result<Rendered, GateError>) -> Result<(), GateError> {
         self.is_finished = true;
-        Ok(self.audit.write(&self.outcome(result.as_ref().map_err(ToString::to_string)))?)
+        let outcome = self.outcome(result.as_ref().map_err(ToString::to_string));
+        // An answer that is not in the log is not given.
+        self.audit.write(&outcome).map_err(|error| GateError::Unwritten {
+            done: match result {
+                Ok(_) => "the call was answered".to_owned(),
+                Err(failure) => failure.to_string(),
+            },
+            error,
+        })
     }
 
     fn outcome(&self, result: Result<&Rendered, String>) -> Event {

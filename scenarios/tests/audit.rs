@@ -6,9 +6,12 @@ use scenarios::{client::Client, programs, sysmcp::Sysmcp, without_settings::with
 use serde_json::{Value, json};
 use std::{
     fs,
+    net::TcpListener,
+    os::unix::fs::symlink,
     path::Path,
-    process::{Command, Output},
-    time::Duration,
+    process::{Command, Output, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 /// A log with a few whole lines: calls that were refused, so that no agent is needed.
@@ -53,13 +56,20 @@ fn a_log_that_is_no_text_any_more_is_broken_and_every_break_is_told() {
     assert!(script.contains("the log was altered at line 2, line 5"), "{script}");
 }
 
+/// The command, with the signal ignored that goes with a limit on the size of files.
+fn patient(command: &Command) -> Command {
+    let mut patient = without_settings("sh");
+    patient.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]);
+    patient.arg(command.get_program()).args(command.get_args());
+    patient
+}
+
 /// The command with a limit on the size of files: a write fails in the middle of a line, as on a
-/// disk that fills up. The signal that goes with the limit is ignored, as there is none then.
-fn with_file_limit(command: &Command) -> Command {
-    let mut limited = without_settings("sh");
-    limited.args(["-c", "trap '' XFSZ; ulimit -f 2; exec \"$@\"", "sh"]);
-    limited.arg(command.get_program()).args(command.get_args());
-    limited
+/// disk that fills up.
+fn with_file_limit(command: &Command, bytes: u64) -> Command {
+    let mut limited = without_settings("prlimit");
+    limited.arg(format!("--fsize={bytes}")).arg(command.get_program()).args(command.get_args());
+    patient(&limited)
 }
 
 #[test]
@@ -70,7 +80,7 @@ fn a_line_that_finds_no_room_leaves_no_part_of_itself() {
     let (before, failed) = loop {
         let before = fs::read_to_string(sysmcp.audit_log()).unwrap();
         assert!(before.len() < 4096, "the limit is not kept");
-        let output = with_file_limit(&call).output().unwrap();
+        let output = with_file_limit(&call, 1500).output().unwrap();
         if output.status.code() != Some(2) {
             break (before, output);
         }
@@ -115,4 +125,72 @@ fn a_call_that_is_refused_takes_little_room_however_long_it_is() {
         let line: Value = serde_json::from_str(line).unwrap();
         assert!(line["parameters_bytes"].as_u64().unwrap() >= 3_000_000, "{line}");
     }
+}
+
+/// A port that nobody should connect to.
+fn watched_port() -> (TcpListener, String) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let target = format!("ssh:me@127.0.0.1:{}", listener.local_addr().unwrap().port());
+    (listener, target)
+}
+
+#[test]
+fn a_call_whose_intent_cannot_be_written_is_not_made() {
+    let (listener, target) = watched_port();
+    let full = Sysmcp::local().unwrap().at(&target);
+    symlink("/dev/full", full.audit_log()).unwrap();
+    let mut call = full.command();
+    call.args(["call", "process_list"]);
+    // And one that is full in the middle of the line.
+    let almost = written(1).at(&target);
+    let limit = fs::metadata(almost.audit_log()).unwrap().len() + 100;
+    let mut filling = almost.command();
+    filling.args(["call", "process_list"]);
+    let cases = [(call, "No space left"), (with_file_limit(&filling, limit), "File too large")];
+    for (mut command, why) in cases {
+        let output = command.output().unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(21), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        for words in ["could not write the audit log", why, "nothing is done without one"] {
+            assert!(said.contains(words), "{words} is not in {said}");
+        }
+        assert!(output.stdout.is_empty());
+    }
+    let connected = listener.accept().map(|_| ());
+    assert_eq!(connected.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_log_that_fills_up_during_a_call_hides_no_receipt() {
+    let sysmcp = Sysmcp::local().unwrap().with(&["--toolsets", "selftest"]);
+    let mut call = sysmcp.command();
+    call.args(["call", "self_test", "--params", "{\"count\":15,\"interval_ms\":100}"]);
+    let running = patient(&call).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let started = Instant::now();
+    let log = loop {
+        let log = fs::read_to_string(sysmcp.audit_log()).unwrap_or_default();
+        if log.contains("\"connected\"") {
+            break log;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "{log}");
+        sleep(Duration::from_millis(10));
+    };
+    let limit = Some(log.len() as u64 + 20);
+    rustix::process::prlimit(
+        Some(rustix::process::Pid::from_child(&running)),
+        rustix::process::Resource::Fsize,
+        rustix::process::Rlimit { current: limit, maximum: limit },
+    )
+    .unwrap();
+    let output = running.wait_with_output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(21), "{said}");
+    assert!(output.stdout.is_empty(), "an answer that is not in the log");
+    for words in ["the call was answered, but that could not be written down", "0 processes left"] {
+        assert!(said.contains(words), "{words} is not in {said}");
+    }
+    assert_eq!(fs::read_to_string(sysmcp.audit_log()).unwrap(), log);
+    assert_eq!(audit("verify", &sysmcp.audit_log()).status.code(), Some(0));
 }

@@ -42,6 +42,14 @@ pub enum GateError {
     /// What would be done cannot be written down.
     #[error("{0}")]
     Audit(#[from] AuditError),
+    /// What was done cannot be written down.
+    #[error("{done}, but that could not be written down: {error}")]
+    Unwritten {
+        /// What was done.
+        done: String,
+        /// Why it is not in the log.
+        error: AuditError,
+    },
     /// There is no agent on the target.
     #[error("{0}")]
     Push(Box<PushError>),
@@ -52,6 +60,8 @@ pub enum GateError {
     #[error("a defect: {0}")]
     Defect(String),
 }
+
+const ANOTHER_LOG: &str = "name another with --audit-log or SYSMCP_AUDIT_LOG";
 
 impl GateError {
     /// What the caller can do next.
@@ -65,11 +75,11 @@ impl GateError {
             Self::Call(CallError::Overdue { .. }) => {
                 Some("ask for a shorter window; the target may be too busy to answer".to_owned())
             }
-            Self::UnknownTool { .. }
-            | Self::Arguments { .. }
-            | Self::Audit(_)
-            | Self::Push(_)
-            | Self::Defect(_) => None,
+            Self::Audit(_) => Some(format!("nothing is done without one; {ANOTHER_LOG}")),
+            Self::Unwritten { .. } => Some(ANOTHER_LOG.to_owned()),
+            Self::UnknownTool { .. } | Self::Arguments { .. } | Self::Push(_) | Self::Defect(_) => {
+                None
+            }
         }
     }
 
@@ -102,7 +112,7 @@ impl GateError {
         match self {
             Self::UnknownTool { .. } | Self::Arguments { .. } => exit::USAGE,
             Self::Busy { .. } => exit::NO_ANSWER,
-            Self::Audit(_) => exit::NO_AUDIT,
+            Self::Audit(_) | Self::Unwritten { .. } => exit::NO_AUDIT,
             Self::Push(error) => error.exit_code(),
             Self::Call(CallError::Agent(AgentError::IsThread { .. })) => exit::USAGE,
             Self::Call(CallError::Agent(_)) => exit::NO_ANSWER,

@@ -112,24 +112,32 @@ impl Link {
     ) -> Result<Arc<Session>, GateError> {
         if let Some(lost) = lost.and_then(Arc::into_inner) {
             let stopped = lost.stop(&told).await;
-            self.write_stopped(&stopped)?;
+            let written = self.audit.write(&self.stopped(&stopped));
+            written.map_err(|error| GateError::Unwritten { done: stopped.sentence(), error })?;
         }
-        let target = self.target.to_string();
-        self.write(&Event::Connecting { target })?;
+        self.audit.write(&Event::Connecting { target: self.target.to_string() })?;
         let mut written = Written { link: &self, is_complete: false };
         let connected = Session::connect(&self.target, &self.settings, &told).await;
         written.is_complete = true;
         match connected {
             Ok(session) => {
-                self.write(&self.connected(&session))?;
+                if let Err(error) = self.audit.write(&self.connected(&session)) {
+                    let done = session.stop(&told).await.sentence();
+                    return Err(GateError::Unwritten { done, error });
+                }
                 let session = Arc::new(session);
                 *self.lock() = State::Connected(Arc::clone(&session));
                 Ok(session)
             }
             Err(error) => {
-                self.write(&self.not_connected(error.to_string()))?;
+                let written = self.audit.write(&self.not_connected(error.to_string()));
                 *self.lock() = State::Idle;
-                Err(error.into())
+                Err(match written {
+                    Ok(()) => error.into(),
+                    Err(unwritten) => {
+                        GateError::Unwritten { done: error.to_string(), error: unwritten }
+                    }
+                })
             }
         }
     }
@@ -138,8 +146,8 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// When what is left cannot be told, or not be written down.
-    pub(super) async fn stop(&self, reporter: &dyn Reporter) -> Result<Option<Stopped>, GateError> {
+    /// When what is left cannot be told.
+    pub(super) async fn stop(&self, reporter: &dyn Reporter) -> Result<Option<End>, GateError> {
         let state = std::mem::replace(&mut *self.lock(), State::Idle);
         let State::Connected(session) = state else { return Ok(None) };
         // A call that still holds the session was dropped already, or is about to be.
@@ -148,8 +156,8 @@ impl Link {
             return Err(GateError::Defect(problem.to_owned()));
         };
         let stopped = session.stop(reporter).await;
-        self.audit.write(&self.stopped(&stopped))?;
-        Ok(Some(stopped))
+        let written = self.audit.write(&self.stopped(&stopped)).map_err(GateError::from);
+        Ok(Some(End { stopped, written }))
     }
 
     fn connected(&self, session: &Session) -> Event {
@@ -175,17 +183,18 @@ impl Link {
         }
     }
 
-    fn write_stopped(&self, stopped: &Stopped) -> Result<(), GateError> {
-        self.write(&self.stopped(stopped))
-    }
-
-    fn write(&self, event: &Event) -> Result<(), GateError> {
-        self.audit.write(event).map_err(GateError::from)
-    }
-
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How the session ended. What is left on the target is told even if it cannot be written down.
+#[derive(Debug)]
+pub struct End {
+    /// What is left.
+    pub stopped: Stopped,
+    /// Whether the log says so.
+    pub written: Result<(), GateError>,
 }
 
 enum Look {
