@@ -34,6 +34,8 @@ pub const NO_AUDIT: u8 = 21;
 pub const AUDIT_BROKEN: u8 = 22;
 /// It could not be confirmed that nothing is left on the target.
 pub const NOT_CLEAN: u8 = 23;
+/// What was asked for could not be written to stdout.
+pub const NO_OUTPUT: u8 = 24;
 /// A defect of sysmcp.
 pub const DEFECT: u8 = 70;
 /// Interrupted from the keyboard, or asked to end.
@@ -58,6 +60,7 @@ pub const ALL: &[(u8, &str, &str)] = &[
     (NO_AUDIT, "NO_AUDIT", "the audit log cannot be written; what is not in it is not begun"),
     (AUDIT_BROKEN, "AUDIT_BROKEN", "the audit log was altered"),
     (NOT_CLEAN, "NOT_CLEAN", "it could not be confirmed that nothing is left on the target"),
+    (NO_OUTPUT, "NO_OUTPUT", "what was asked for could not be written to stdout"),
     (DEFECT, "DEFECT", "a defect of sysmcp"),
     (INTERRUPTED, "INTERRUPTED", "interrupted"),
 ];

@@ -17,7 +17,7 @@ use rmcp::{ServiceExt as _, service::ServerInitializeError};
 use serde_json::{Map, Value, json};
 use std::{
     fs::File,
-    io::{IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     path::Path,
     sync::Arc,
     time::Duration,
@@ -62,11 +62,19 @@ pub fn complain(error: &str, code: u8) -> u8 {
     code
 }
 
-/// Prints to stdout. A reader that went away has what it wanted.
+/// Prints to stdout. Returns the exit code.
 fn print(text: &str) -> u8 {
     let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    exit::OK
+    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// The exit code for what became of printing. A reader that went away has what it wanted.
+pub fn printed(result: io::Result<()>) -> u8 {
+    match result {
+        Ok(()) => exit::OK,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit::OK,
+        Err(error) => complain(&format!("could not write to stdout: {error}"), exit::NO_OUTPUT),
+    }
 }
 
 /// Whether ssh could ask for a passphrase: it does so at the terminal, whatever stdin is.

@@ -4,14 +4,15 @@ mod front;
 
 use clap::Parser as _;
 use controller::{cli::Cli, exit, transport::process};
-use std::process::ExitCode;
+use std::{io::Write as _, process::ExitCode};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { exit::USAGE } else { exit::OK });
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            let code = if error.use_stderr() { exit::USAGE } else { front::printed(printed) };
+            return ExitCode::from(code);
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -16,12 +16,14 @@ pub const ORPHANED: i32 = 72;
 pub const CHANNEL_CLOSED: i32 = 73;
 /// Nothing came from the controller for too long.
 pub const SILENCE: i32 = 74;
+/// What a tool run by hand found could not be written to stdout.
+pub const NO_OUTPUT: i32 = 75;
 /// What came was not a frame of this build.
 pub const BAD_FRAME: i32 = 76;
 
 /// Every code with its meaning, for the documentation.
 #[cfg(test)]
-pub const ALL: [(i32, &str); 9] = [
+pub const ALL: [(i32, &str); 10] = [
     (STOPPED, "done as asked"),
     (NO_ANSWER, "the tool gave an error instead of an answer"),
     (USAGE, "the command line was not understood"),
@@ -30,5 +32,6 @@ pub const ALL: [(i32, &str); 9] = [
     (ORPHANED, "its parent ended while it was starting"),
     (CHANNEL_CLOSED, "the channel was closed"),
     (SILENCE, "nothing came from the controller for too long"),
+    (NO_OUTPUT, "what a tool run by hand found could not be written to stdout"),
     (BAD_FRAME, "what came was not a frame of this build"),
 ];

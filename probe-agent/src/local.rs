@@ -17,7 +17,7 @@ use protocol::{
         text::{self, Style},
     },
 };
-use rustix::termios::isatty;
+use rustix::{io::Errno, termios::isatty};
 use std::{
     io::Write as _,
     sync::{Arc, Mutex},
@@ -89,10 +89,12 @@ fn shown(answer: &Answer, as_json: bool) -> String {
     text::answer(&report.tables(), &view, style)
 }
 
-/// Prints to stdout. A reader that went away is no failure: it has what it wanted.
+/// Prints to stdout. Returns the exit code. A reader that went away has what it wanted.
 pub fn print(text: &str) -> i32 {
-    let _ = crate::os::stdout::write_all(text.as_bytes());
-    exit::STOPPED
+    match crate::os::stdout::write_all(text.as_bytes()) {
+        Ok(()) | Err(Errno::PIPE) => exit::STOPPED,
+        Err(errno) => complain(&format!("could not write to stdout: {errno}"), exit::NO_OUTPUT),
+    }
 }
 
 /// Says on stderr what is wrong, and returns the exit code.

@@ -7,6 +7,11 @@ pub fn sysmcp() -> PathBuf {
     built("sysmcp")
 }
 
+/// The agent, for a person on the machine itself.
+pub fn agent() -> PathBuf {
+    built("probe-agent")
+}
+
 /// The program of the scenarios: this very one, or the one that was built beside the test.
 pub fn scenarios() -> PathBuf {
     built("scenarios")
