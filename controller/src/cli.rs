@@ -50,7 +50,8 @@ pub struct Common {
     /// Audit log [default: ~/.local/state/sysmcp/audit.jsonl, /var/log/sysmcp/audit.jsonl for root]
     #[arg(long, global = true, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
-    /// Seconds that connecting may take [default: 60]
+    /// Seconds that logging in may take, and then sending the agent; that has time enough for
+    /// 20 kB/s anyway [default: 60]
     #[arg(long, global = true, value_name = "SECONDS")]
     pub connect_timeout: Option<u64>,
     /// Seconds of silence after which agent and controller give each other up [default: 30]
@@ -163,7 +164,8 @@ fn after_help() -> String {
          sysmcp --target ssh:deploy@web-1 call process_list --params '{\"sort\":\"rss\"}'\n  \
          sysmcp --target ssh:deploy@web-1 call process_inspect --params '{\"pid\":4711}' --json\n  \
          sysmcp --target ssh:deploy@web-1 serve\n\n\
-         A flag beats a variable, a variable beats the configuration file.\n\nVariables:\n",
+         A flag beats a variable, a variable beats the configuration file. In a path, ~/ is the \
+         home folder.\n\nVariables:\n",
     );
     for (name, meaning) in config::VARIABLES {
         text.push_str(&format!("  {name:<25} {meaning}\n"));

@@ -27,7 +27,7 @@ pub struct Settings {
     pub disable_tools: Option<Vec<String>>,
     /// The audit log.
     pub audit_log: Option<PathBuf>,
-    /// Seconds that connecting may take.
+    /// Seconds that logging in may take, and then sending the agent.
     pub connect_timeout_s: Option<u64>,
     /// Seconds without a sign of life after which agent and controller give each other up.
     pub silence_limit_s: Option<u64>,
@@ -47,7 +47,7 @@ pub const VARIABLES: [(&str, &str); 11] = [
     ("SYSMCP_TOOLS", "further tools to offer, separated by commas"),
     ("SYSMCP_DISABLE_TOOLS", "tools not to offer, separated by commas"),
     ("SYSMCP_AUDIT_LOG", "the audit log"),
-    ("SYSMCP_CONNECT_TIMEOUT_S", "seconds that connecting may take"),
+    ("SYSMCP_CONNECT_TIMEOUT_S", "seconds that logging in may take, and then sending the agent"),
     ("SYSMCP_SILENCE_LIMIT_S", "seconds of silence after which agent and controller give up"),
     ("SYSMCP_MAX_CALLS", "calls that may run at the same time"),
     ("SYSMCP_SSH_CONFIG", "a configuration for ssh, instead of the user's own"),
@@ -63,7 +63,7 @@ pub struct Config {
     pub selection: Selection,
     /// The audit log.
     pub audit_log: PathBuf,
-    /// How long connecting may take.
+    /// How long logging in may take, and then sending the agent.
     pub connect_timeout: Duration,
     /// How long both sides wait for a sign of life.
     pub silence_limit: Duration,
@@ -78,15 +78,6 @@ pub struct Config {
 /// The environment, as far as it matters.
 pub type Environment = BTreeMap<String, String>;
 
-/// Settings, and what to tell the user about them.
-#[derive(Debug)]
-pub struct Loaded {
-    /// The settings in force.
-    pub config: Config,
-    /// Things that were passed over.
-    pub warnings: Vec<String>,
-}
-
 /// Brings together flags, variables, the file and the defaults.
 ///
 /// # Errors
@@ -97,18 +88,66 @@ pub fn load(
     config_flag: Option<PathBuf>,
     environment: &Environment,
     is_root: bool,
-) -> Result<Loaded, ConfigError> {
+) -> Result<Config, ConfigError> {
+    complete(merged(flags, config_flag, environment)?, environment, is_root)
+}
+
+/// The audit log in use, for which no other setting has to be right.
+///
+/// # Errors
+///
+/// When the settings cannot be read, or there is nowhere to keep a log.
+pub fn audit_log(
+    flags: Settings,
+    config_flag: Option<PathBuf>,
+    environment: &Environment,
+    is_root: bool,
+) -> Result<PathBuf, ConfigError> {
+    match merged(flags, config_flag, environment)?.audit_log {
+        Some(path) => Ok(path),
+        None => default_audit_log(environment, is_root),
+    }
+}
+
+/// What flags, variables and the file say together.
+fn merged(
+    flags: Settings,
+    config_flag: Option<PathBuf>,
+    environment: &Environment,
+) -> Result<Settings, ConfigError> {
     let variables = from_variables(environment)?;
-    let named = config_flag.or_else(|| environment.get("SYSMCP_CONFIG").map(PathBuf::from));
+    let named = config_flag.or_else(|| variable(environment, "SYSMCP_CONFIG").map(PathBuf::from));
     let file = match named {
-        Some(path) => read(&path)?,
+        Some(path) => read(&at_home(path, environment)?)?,
         None => match default_file(environment).filter(|path| path.exists()) {
             Some(path) => read(&path)?,
             None => Settings::default(),
         },
     };
-    let config = complete(flags.over(variables).over(file), environment, is_root)?;
-    Ok(Loaded { config, warnings: unknown_variables(environment) })
+    let mut settings = flags.over(variables).over(file);
+    for path in [&mut settings.audit_log, &mut settings.ssh_config, &mut settings.agents] {
+        *path = path.take().map(|path| at_home(path, environment)).transpose()?;
+    }
+    Ok(settings)
+}
+
+/// The value of a variable. An empty one counts as not set: some clients cannot leave one out.
+fn variable<'e>(environment: &'e Environment, name: &str) -> Option<&'e String> {
+    environment.get(name).filter(|value| !value.is_empty())
+}
+
+/// A path in which `~/` is the home folder. A shell would have put it there, but none reads the
+/// file or a client's configuration.
+fn at_home(path: PathBuf, environment: &Environment) -> Result<PathBuf, ConfigError> {
+    let Ok(below) = path.strip_prefix("~") else { return Ok(path) };
+    match home(environment) {
+        Some(home) => Ok(home.join(below)),
+        None => Err(ConfigError::NoHomeFor { path: path.display().to_string() }),
+    }
+}
+
+fn home(environment: &Environment) -> Option<PathBuf> {
+    environment.get("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
 }
 
 impl Settings {
@@ -130,10 +169,8 @@ impl Settings {
 }
 
 fn from_variables(environment: &Environment) -> Result<Settings, ConfigError> {
-    let text = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
-    let list = |name: &str| {
-        text(name).map(|value| value.split(',').map(|item| item.trim().to_owned()).collect())
-    };
+    let text = |name: &str| variable(environment, name).cloned();
+    let list = |name: &str| text(name).map(|value| value.split(',').map(str::to_owned).collect());
     let number = |name: &'static str| {
         let parse = |value: String| {
             value.parse::<u64>().map_err(|_| ConfigError::NotANumber { name, value })
@@ -155,7 +192,8 @@ fn from_variables(environment: &Environment) -> Result<Settings, ConfigError> {
     })
 }
 
-fn unknown_variables(environment: &Environment) -> Vec<String> {
+/// Variables that look like settings and are none, each in a sentence.
+pub fn unknown_variables(environment: &Environment) -> Vec<String> {
     let is_known = |name: &str| VARIABLES.iter().any(|(known, _)| *known == name);
     environment
         .keys()
@@ -170,11 +208,8 @@ fn default_file(environment: &Environment) -> Option<PathBuf> {
 
 /// sysmcp's folder below one of the XDG base folders.
 fn folder(environment: &Environment, variable: &str, below_home: &str) -> Option<PathBuf> {
-    let absolute = |path: &String| Path::new(path).is_absolute().then(|| PathBuf::from(path));
-    let base = environment
-        .get(variable)
-        .and_then(absolute)
-        .or_else(|| environment.get("HOME").and_then(absolute).map(|home| home.join(below_home)))?;
+    let named = environment.get(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = named.or_else(|| home(environment).map(|home| home.join(below_home)))?;
     Some(base.join("sysmcp"))
 }
 
@@ -227,19 +262,19 @@ fn complete(
 fn selection(settings: &Settings) -> Result<Selection, ConfigError> {
     let toolsets = match &settings.toolsets {
         None => vec![Toolset::Diagnose],
-        Some(names) => names
-            .iter()
-            .map(|name| {
-                Toolset::named(name).ok_or_else(|| ConfigError::NoToolset { name: name.clone() })
-            })
+        Some(names) => trimmed(names)
+            .into_iter()
+            .map(|name| Toolset::named(&name).ok_or(ConfigError::NoToolset { name }))
             .collect::<Result<_, _>>()?,
     };
-    Selection::new(
-        &toolsets,
-        settings.tools.as_deref().unwrap_or_default(),
-        settings.disable_tools.as_deref().unwrap_or_default(),
-    )
-    .map_err(|name| ConfigError::NoTool { name })
+    let tools = trimmed(settings.tools.as_deref().unwrap_or_default());
+    let without = trimmed(settings.disable_tools.as_deref().unwrap_or_default());
+    Selection::new(&toolsets, &tools, &without).map_err(|name| ConfigError::NoTool { name })
+}
+
+/// The names of a list, without the blanks that people write behind a comma.
+fn trimmed(names: &[String]) -> Vec<String> {
+    names.iter().map(|name| name.trim().to_owned()).collect()
 }
 
 /// Root's log is the machine's; an ordinary user's is their own.
@@ -306,6 +341,12 @@ pub enum ConfigError {
         /// Why.
         reason: String,
     },
+    /// A path is below the home folder, and there is none.
+    #[error("`{path}` is in the home folder, and the variable HOME does not name one")]
+    NoHomeFor {
+        /// The path.
+        path: String,
+    },
     /// There is nowhere to keep the audit log.
     #[error(
         "there is no home folder to keep the audit log in; name one with --audit-log or \
@@ -335,16 +376,64 @@ mod tests {
             ("SYSMCP_MAX_CALLS", "3"),
         ]);
         let flags = Settings { target: Some("ssh:flag".to_owned()), ..Settings::default() };
-        let config = load(flags, None, &environment, false).unwrap().config;
+        let config = load(flags, None, &environment, false).unwrap();
         assert_eq!(config.target.to_string(), "ssh:flag");
         assert_eq!((config.max_calls, config.connect_timeout), (3, Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn an_empty_variable_is_not_set() {
+        let mut all = vec![("HOME", "/home/me")];
+        all.extend(VARIABLES.map(|(name, _)| (name, "")));
+        let loaded = load(Settings::default(), None, &environment(&all), false).unwrap();
+        assert_eq!(loaded.target.to_string(), "local");
+    }
+
+    #[test]
+    fn blanks_around_names_do_not_count() {
+        let list = |text: &str| Some(text.split(',').map(str::to_owned).collect());
+        let flags = Settings {
+            toolsets: list("diagnose, selftest"),
+            tools: list(" process_list"),
+            disable_tools: list("self_test , process_inspect"),
+            ..Settings::default()
+        };
+        let environment = environment(&[("HOME", "/home/me")]);
+        let config = load(flags, None, &environment, false).unwrap();
+        assert_eq!(config.selection.names(), "process_list");
+    }
+
+    #[test]
+    fn paths_may_begin_at_home() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().to_str().unwrap();
+        std::fs::write(folder.path().join("c.toml"), "audit_log = \"~/a/log\"\n").unwrap();
+        let variables = |more: &[(&str, &str)]| environment(&[&[("HOME", home)], more].concat());
+        let environment = variables(&[("SYSMCP_CONFIG", "~/c.toml"), ("SYSMCP_AGENTS", "~/b")]);
+        let flags = Settings { ssh_config: Some("~other/c".into()), ..Settings::default() };
+        let config = load(flags, None, &environment, false).unwrap();
+        assert_eq!(config.audit_log, folder.path().join("a/log"));
+        assert!(matches!(config.agents, Agents::Folder(path) if path == folder.path().join("b")));
+        // Whose home that is, only a shell knows.
+        assert_eq!(config.ssh_config, Some("~other/c".into()));
+        let flags = Settings { audit_log: Some("~/log".into()), ..Settings::default() };
+        let error = load(flags, None, &Environment::new(), false).unwrap_err();
+        assert_eq!(error, ConfigError::NoHomeFor { path: "~/log".to_owned() });
+    }
+
+    #[test]
+    fn where_the_log_is_does_not_depend_on_the_target() {
+        let environment =
+            environment(&[("SYSMCP_TARGET", "web"), ("SYSMCP_MAX_CALLS", "99"), ("HOME", "/h")]);
+        let path = audit_log(Settings::default(), None, &environment, false).unwrap();
+        assert_eq!(path, Path::new("/h/.local/state/sysmcp/audit.jsonl"));
     }
 
     #[test]
     fn an_ordinary_users_audit_goes_to_their_state_folder() {
         let log = |pairs: &[(&str, &str)], is_root| {
             let loaded = load(Settings::default(), None, &environment(pairs), is_root);
-            loaded.map(|loaded| loaded.config.audit_log.display().to_string())
+            loaded.map(|config| config.audit_log.display().to_string())
         };
         let home = ("HOME", "/home/me");
         assert_eq!(log(&[home], false).unwrap(), "/home/me/.local/state/sysmcp/audit.jsonl");
@@ -382,7 +471,6 @@ mod tests {
     #[test]
     fn a_variable_that_means_nothing_is_told() {
         let environment = environment(&[("HOME", "/h"), ("SYSMCP_TARGT", "x")]);
-        let loaded = load(Settings::default(), None, &environment, false).unwrap();
-        assert!(loaded.warnings[0].contains("SYSMCP_TARGT"));
+        assert!(unknown_variables(&environment)[0].contains("SYSMCP_TARGT"));
     }
 }

@@ -3,7 +3,7 @@
 use controller::{
     audit::{chain, replay},
     cli::{AuditCommand, Cli, Command, Common},
-    config::{self, Config, Loaded},
+    config::{self, Config, ConfigError, Environment},
     exit,
     gate::{Call, End, Gate, Rendered},
     mcp::{Input, Server},
@@ -30,29 +30,47 @@ pub async fn run(cli: Cli) -> u8 {
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let is_root = rustix::process::geteuid().is_root();
-    let loaded =
-        config::load(cli.common.settings(), cli.common.config.clone(), &environment, is_root);
-    let Loaded { config, warnings } = match loaded {
-        Ok(loaded) => loaded,
-        Err(error) => return complain(&error.to_string(), config_code(&error)),
-    };
-    for warning in warnings {
+    for warning in config::unknown_variables(&environment) {
         complain(&warning, exit::OK);
     }
-    match cli.command {
-        Command::Serve => serve(&config, &cli.common).await,
-        Command::Call { tool, params, json } => {
-            call(&config, &cli.common, tool, &params, json).await
-        }
-        Command::Tools { json, all } => list_tools(&config.selection, json, all),
-        Command::Audit { command } => audit(&config, &command),
+    match run_in(cli, &environment).await {
+        Ok(code) | Err(code) => code,
     }
 }
 
-const fn config_code(error: &config::ConfigError) -> u8 {
-    let is_target = matches!(error, config::ConfigError::Target(_));
-    if is_target { exit::BAD_TARGET } else { exit::USAGE }
+async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
+    let Cli { common, command } = cli;
+    let is_root = rustix::process::geteuid().is_root();
+    let said = || (common.settings(), common.config.clone());
+    let config = || {
+        let (flags, file) = said();
+        config::load(flags, file, environment, is_root).map_err(unusable)
+    };
+    // A log can be looked at whatever else is wrong with the settings.
+    let audit_log = || {
+        let (flags, file) = said();
+        config::audit_log(flags, file, environment, is_root).map_err(unusable)
+    };
+    Ok(match command {
+        Command::Serve => serve(&config()?, &common).await,
+        Command::Call { tool, params, json } => {
+            call(&config()?, &common, tool, &params, json).await
+        }
+        Command::Tools { json, all } => list_tools(&config()?.selection, json, all),
+        Command::Audit { command: AuditCommand::Verify { file } } => {
+            let path = file.map_or_else(audit_log, Ok)?;
+            verify(&path, &read_log(&path)?)
+        }
+        Command::Audit { command: AuditCommand::Script { file } } => {
+            print(&replay::script(&read_log(&file.map_or_else(audit_log, Ok)?)?))
+        }
+    })
+}
+
+/// Says what is wrong with the settings. Returns the exit code.
+fn unusable(error: ConfigError) -> u8 {
+    let is_target = matches!(error, ConfigError::Target(_));
+    complain(&error.to_string(), if is_target { exit::BAD_TARGET } else { exit::USAGE })
 }
 
 /// Says on stderr what is wrong, and returns the exit code.
@@ -259,34 +277,21 @@ fn list_tools(selection: &Selection, as_json: bool, all: bool) -> u8 {
     print(&text)
 }
 
-fn audit(config: &Config, command: &AuditCommand) -> u8 {
-    let named = match command {
-        AuditCommand::Verify { file } | AuditCommand::Script { file } => file.as_deref(),
-    };
-    let path: &Path = named.unwrap_or(&config.audit_log);
+fn read_log(path: &Path) -> Result<Vec<u8>, u8> {
+    std::fs::read(path).map_err(|error| {
+        let shown = path.display();
+        complain(&format!("could not read the audit log {shown}: {error}"), exit::USAGE)
+    })
+}
+
+fn verify(path: &Path, log: &[u8]) -> u8 {
     let shown = path.display();
-    let log = match std::fs::read(path) {
-        Ok(log) => log,
-        Err(error) => {
-            return complain(
-                &format!("could not read the audit log {shown}: {error}"),
-                exit::USAGE,
-            );
-        }
-    };
-    match command {
-        AuditCommand::Script { .. } => print(&replay::script(&log)),
-        AuditCommand::Verify { .. } => {
-            let chain::Verdict { lines, breaks } = chain::verify(&log);
-            if breaks.is_empty() {
-                return print(&format!(
-                    "{shown}: {lines} lines, each follows from the one before\n"
-                ));
-            }
-            for found in breaks {
-                complain(&format!("{shown}: {}: {}", found.place(), found.reason), exit::OK);
-            }
-            exit::AUDIT_BROKEN
-        }
+    let chain::Verdict { lines, breaks } = chain::verify(log);
+    if breaks.is_empty() {
+        return print(&format!("{shown}: {lines} lines, each follows from the one before\n"));
     }
+    for found in breaks {
+        complain(&format!("{shown}: {}: {}", found.place(), found.reason), exit::OK);
+    }
+    exit::AUDIT_BROKEN
 }

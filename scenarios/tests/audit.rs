@@ -194,3 +194,21 @@ fn a_log_that_fills_up_during_a_call_hides_no_receipt() {
     assert_eq!(fs::read_to_string(sysmcp.audit_log()).unwrap(), log);
     assert_eq!(audit("verify", &sysmcp.audit_log()).status.code(), Some(0));
 }
+
+#[test]
+fn a_log_can_be_verified_without_any_setting() {
+    let sysmcp = written(2);
+    let log = sysmcp.audit_log();
+    let verify = |words: &[&str]| {
+        let mut command = without_settings(programs::sysmcp());
+        command.env_clear().env("SYSMCP_TARGET", "no target").env("SYSMCP_MAX_CALLS", "99");
+        command.args(["audit", "verify"]).args(words).output().unwrap()
+    };
+    let log = log.to_str().unwrap();
+    for words in [[log].as_slice(), &["--config", "/nowhere.toml", log], &["--audit-log", log]] {
+        let verified = verify(words);
+        assert_eq!(verified.status.code(), Some(0), "{words:?}: {}", said(&verified));
+    }
+    fs::write(log, b"\xff\n").unwrap();
+    assert_eq!(verify(&[log]).status.code(), Some(22));
+}
