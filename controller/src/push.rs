@@ -37,8 +37,6 @@ pub struct Pushed {
     pub hello: Hello,
     /// The digest of what runs there, as it reported and as it was sent.
     pub sha256: Sha256,
-    /// Bytes that were sent to get there.
-    pub sent_bytes: usize,
 }
 
 /// How to push.
@@ -108,13 +106,13 @@ struct Attempt<'a> {
     largest: usize,
 }
 
-type Started = (FrameBuffer, Hello, Sha256, usize);
+type Started = (FrameBuffer, Hello, Sha256);
 
 impl Attempt<'_> {
     async fn finish(mut self, reporter: &dyn Reporter) -> Result<Pushed, PushError> {
         match self.run(reporter).await {
-            Ok((buffer, hello, sha256, sent_bytes)) => {
-                Ok(Pushed { channel: self.channel, buffer, hello, sha256, sent_bytes })
+            Ok((buffer, hello, sha256)) => {
+                Ok(Pushed { channel: self.channel, buffer, hello, sha256 })
             }
             Err(Interruption::Error(error)) => Err(*error),
             Err(Interruption::Ended { noise }) => Err(self.explain_end(&noise).await),
@@ -137,7 +135,6 @@ impl Attempt<'_> {
         });
         let header = script::header(payload.len(), &agent.sha256, unpacks);
         let tail = [controller_mark(&self.token), frame::encode(&terms)?].concat();
-        let sent_bytes = header.len() + payload.len() + tail.len();
         let patience = self.settings.patience.max(transfer_patience(payload.len()));
         within(patience, Stage::NAME_SENDING, async {
             let Channel { reader, writer, .. } = &mut self.channel;
@@ -147,7 +144,7 @@ impl Attempt<'_> {
             let (sent, started) = tokio::join!(sending, starting);
             let (buffer, hello) = started?;
             sent.map_err(|_| Interruption::Ended { noise: Vec::new() })?;
-            Ok((buffer, hello, agent.sha256, sent_bytes))
+            Ok((buffer, hello, agent.sha256))
         })
         .await
     }

@@ -17,7 +17,7 @@ use protocol::{
 };
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
-use std::{collections::BTreeSet, ops::RangeInclusive};
+use std::ops::RangeInclusive;
 
 /// How an instrument is offered.
 #[diagnostic::on_unimplemented(
@@ -241,11 +241,6 @@ impl Selection {
     /// The names, for an error about another one.
     pub fn names(&self) -> String {
         self.entries.iter().map(Entry::name).collect::<Vec<_>>().join(", ")
-    }
-
-    /// The sets that the offered tools belong to.
-    pub fn toolsets(&self) -> BTreeSet<Toolset> {
-        self.entries.iter().map(|entry| entry.toolset).collect()
     }
 }
 

@@ -29,7 +29,6 @@ fn session() -> (Session, Agent) {
             is_unlinked: true,
         },
         sha256: Sha256([7; 32]),
-        sent_bytes: 0,
     };
     let agent = Agent { channel: theirs, buffer: FrameBuffer::default() };
     (Session::begin(&Target::Local, pushed, LIMIT), agent)
