@@ -68,7 +68,7 @@ const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::N
 
 /// The longest text read from one file. Kernel files that matter here are far shorter; a longer
 /// one is cut rather than let it fill memory.
-const MAX_FILE_BYTES: usize = 4 << 20;
+pub const MAX_FILE_BYTES: usize = 4 << 20;
 
 impl Root {
     /// The machine the agent runs on.

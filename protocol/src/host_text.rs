@@ -14,6 +14,19 @@ use std::{
 /// The longest text kept, in bytes of its escaped form. A longer one ends in `…[N more bytes]`.
 pub const MAX_BYTES: usize = 512;
 
+/// What follows a text that is not here in full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// How many bytes.
+    pub bytes: usize,
+    /// Whether it is known that there are no more.
+    pub is_known: bool,
+}
+
+impl Rest {
+    const NONE: Self = Self { bytes: 0, is_known: true };
+}
+
 /// Escaped text from a target.
 ///
 /// Whoever holds one may print it: decoding repeats the escaping, because the peer that sent it is
@@ -31,29 +44,37 @@ impl HostText {
 
     /// Escapes raw bytes, keeping at most `cap` bytes of escaped text before the note on the rest.
     pub fn capped(raw: &[u8], cap: usize) -> Self {
+        Self::start_of(raw, cap, Rest::NONE)
+    }
+
+    /// Escapes the start of something longer, keeping at most `cap` bytes of escaped text before the
+    /// note on what is left.
+    pub fn start_of(raw: &[u8], cap: usize, rest: Rest) -> Self {
+        let left = |taken: usize| Rest { bytes: rest.bytes + raw.len() - taken, ..rest };
         let mut text = String::with_capacity(raw.len().min(cap));
         let mut taken = 0;
         for chunk in raw.utf8_chunks() {
             for character in chunk.valid().chars() {
                 if !push_escaped(&mut text, character, cap) {
-                    return Self::cut(text, raw.len() - taken);
+                    return Self::cut(text, left(taken));
                 }
                 taken += character.len_utf8();
             }
             for byte in chunk.invalid() {
                 if text.len() + 4 > cap {
-                    return Self::cut(text, raw.len() - taken);
+                    return Self::cut(text, left(taken));
                 }
                 // Writing to a String cannot fail.
                 let _ = write!(text, "\\x{byte:02x}");
                 taken += 1;
             }
         }
-        Self(text)
+        if rest == Rest::NONE { Self(text) } else { Self::cut(text, rest) }
     }
 
-    fn cut(mut text: String, left: usize) -> Self {
-        let _ = write!(text, "…[{left} more bytes]");
+    fn cut(mut text: String, left: Rest) -> Self {
+        let at_least = if left.is_known { "" } else { "at least " };
+        let _ = write!(text, "…[{at_least}{} more bytes]", left.bytes);
         Self(text)
     }
 

@@ -3,7 +3,7 @@
 use super::process_files::ProcessFiles;
 use crate::{
     call::Context,
-    proc::{Root, cgroup, passwd, placement},
+    proc::{MAX_FILE_BYTES, Root, cgroup, passwd, placement},
 };
 use protocol::{
     host_text::HostText,
@@ -82,7 +82,8 @@ pub(super) fn command(pid: u32, cap: usize, context: &Context<'_>) -> (Observed<
     match files.whole("cmdline", Feature::Field) {
         Ok(text) => {
             let arguments = text.strip_suffix(b"\0").unwrap_or(&text);
-            let line = redact::command_line(arguments.split(|byte| *byte == 0), cap);
+            let is_whole = text.len() < MAX_FILE_BYTES;
+            let line = redact::command_line(arguments.split(|byte| *byte == 0), cap, is_whole);
             (Observed::Known(line.text), line.redacted)
         }
         Err(reason) => (Observed::Unknown(reason), 0),

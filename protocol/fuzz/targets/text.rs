@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     let harmless = |character: char| !character.is_control() && character != '\u{202e}';
     assert!(text.as_str().chars().all(harmless));
     assert!(text.as_str().len() < 600);
-    let line = redact::command_line(bytes.split(|byte| *byte == 0), 512);
+    let line = redact::command_line(bytes.split(|byte| *byte == 0), 512, true);
     assert!(line.text.as_str().chars().all(harmless));
     let plain = String::from_utf8_lossy(bytes);
     let (once, _) = redact::text(&plain);
