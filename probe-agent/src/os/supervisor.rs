@@ -37,6 +37,12 @@ pub struct Worker {
 /// A process in an uninterruptible sleep does not end on `SIGKILL` before it wakes up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long a signal is waited for before the worker is asked after all the same.
+///
+/// A signal that gets lost must not make the supervisor outlive the worker. Woken once in this
+/// time, it costs the target some microseconds.
+static LOOK_EVERY: libc::timespec = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+
 /// Splits into supervisor and worker. Returns in the worker only.
 ///
 /// # Errors
@@ -109,6 +115,9 @@ impl Signals {
         // SAFETY: sigemptyset initializes `awaited`, sigprocmask initializes `before`; both point
         // to memory of the right type, and the signal numbers are valid.
         unsafe {
+            // Whoever started us may ignore it, which is inherited: the kernel then reaps the
+            // worker itself, and tells nobody.
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             libc::sigemptyset(awaited.as_mut_ptr());
             for signal in [libc::SIGCHLD, libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
                 libc::sigaddset(awaited.as_mut_ptr(), signal);
@@ -125,9 +134,13 @@ impl Signals {
         }
     }
 
+    /// Waits for a signal. Returns its number, or -1 when none came in time.
     fn wait(&self) -> i32 {
-        // SAFETY: `awaited` is initialized, and no details of the signal are asked for.
-        unsafe { libc::sigwaitinfo(&raw const self.awaited, std::ptr::null_mut()) }
+        // SAFETY: `awaited` and the time are initialized, and no details of the signal are asked
+        // for.
+        unsafe {
+            libc::sigtimedwait(&raw const self.awaited, std::ptr::null_mut(), &raw const LOOK_EVERY)
+        }
     }
 
     /// Waits until the worker ends, or until a signal asks the supervisor to. Reaps orphans.
@@ -137,9 +150,13 @@ impl Signals {
             if signal > 0 && signal != libc::SIGCHLD {
                 return End::Signalled(signal);
             }
-            while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-                if pid == worker {
-                    return end_of(status);
+            loop {
+                match rustix::process::wait(WaitOptions::NOHANG) {
+                    Ok(Some((pid, status))) if pid == worker => return end_of(status),
+                    Ok(Some(_)) | Err(Errno::INTR) => {}
+                    Ok(None) => break,
+                    // No child is left: the worker ended, and how was told to somebody else.
+                    Err(_) => return End::Exited(crate::exit::DEFECT),
                 }
             }
         }
