@@ -1,4 +1,5 @@
-//! Exit codes of the agent. The controller puts them into words.
+//! Exit codes of the agent. The controller puts them into words; the one it has to know is
+//! [`protocol::message::DESCENDANTS_LEFT`].
 
 /// The controller asked it to stop.
 pub const STOPPED: i32 = 0;
@@ -23,7 +24,7 @@ pub const BAD_FRAME: i32 = 76;
 
 /// Every code with its meaning, for the documentation.
 #[cfg(test)]
-pub const ALL: [(i32, &str); 10] = [
+pub const ALL: [(i32, &str); 11] = [
     (STOPPED, "done as asked"),
     (NO_ANSWER, "the tool gave an error instead of an answer"),
     (USAGE, "the command line was not understood"),
@@ -34,4 +35,8 @@ pub const ALL: [(i32, &str); 10] = [
     (SILENCE, "nothing came from the controller for too long"),
     (NO_OUTPUT, "what a tool run by hand found could not be written to stdout"),
     (BAD_FRAME, "what came was not a frame of this build"),
+    (
+        protocol::message::DESCENDANTS_LEFT,
+        "it ended, but not all that it had started: not permitted, or in an uninterruptible sleep",
+    ),
 ];

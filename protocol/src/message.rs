@@ -199,6 +199,10 @@ impl fmt::Display for Engine {
     }
 }
 
+/// The exit code of a supervisor that could not end every descendant: what a receipt would say,
+/// where the channel for one is gone.
+pub const DESCENDANTS_LEFT: i32 = 77;
+
 /// What is left of a session on its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {

@@ -3,7 +3,7 @@
 use crate::{target::Target, transport::process::Ended};
 use protocol::{
     host_text::HostText,
-    message::{Hello, Receipt},
+    message::{DESCENDANTS_LEFT, Hello, Receipt},
 };
 
 /// How a session ended.
@@ -21,9 +21,6 @@ pub struct Stopped {
 
 /// ssh's own exit code, which says nothing about the agent.
 const EXIT_OF_SSH: i32 = 255;
-
-/// The supervisor's exit code for descendants that would not end.
-const DESCENDANTS_LEFT: i32 = 77;
 
 impl Stopped {
     /// Whether it is certain that nothing is left on the target.

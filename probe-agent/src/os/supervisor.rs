@@ -13,7 +13,7 @@
 
 use protocol::{
     frame,
-    message::{FromAgent, Receipt},
+    message::{DESCENDANTS_LEFT, FromAgent, Receipt},
 };
 use rustix::{
     io::Errno,
@@ -78,7 +78,8 @@ pub fn supervise(is_folder_gone: impl FnOnce() -> bool) -> io::Result<Worker> {
             if matches!(end, End::Exited(crate::exit::STOPPED)) {
                 send_receipt(worker, supervisor, reaped, is_folder_gone());
             }
-            exit(end.exit_code());
+            let is_all_ended = reaped.left == 0;
+            exit(if is_all_ended { end.exit_code() } else { DESCENDANTS_LEFT });
         }
     }
 }
