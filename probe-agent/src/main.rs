@@ -17,6 +17,7 @@ mod serve;
 use command_line::{Command, HELP, VERSION};
 
 fn main() {
+    os::open_files::raise_limit();
     let code = match command_line::parse(std::env::args_os()) {
         Ok(Command::Serve(start)) => serve(&start),
         Ok(Command::Local(question)) => local::run(&question),

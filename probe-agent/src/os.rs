@@ -1,7 +1,8 @@
 //! What the agent asks of the operating system beside reading files: processes of its own, clocks,
-//! and giving up what it does not need.
+//! limits, and giving up what it does not need.
 
 pub mod clock;
 pub mod harden;
+pub mod open_files;
 pub mod stdout;
 pub mod supervisor;

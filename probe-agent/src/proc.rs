@@ -17,6 +17,7 @@ pub mod pressure;
 pub mod schedstat;
 pub mod waiting;
 
+use crate::os::open_files;
 use protocol::{
     host_text::HostText,
     observed::{Feature, Permission, Reason},
@@ -26,13 +27,22 @@ use rustix::{
     fs::{AtFlags, Mode, OFlags, RawDir},
     io::Errno,
 };
-use std::{mem::MaybeUninit, path::Path};
+use std::{
+    mem::MaybeUninit,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// A machine's files, below some folder: `/` for the machine we run on.
 #[derive(Debug)]
 pub struct Root {
     root: OwnedFd,
     proc: OwnedFd,
+    /// How many more files may be kept open.
+    left_to_keep: Arc<AtomicU64>,
 }
 
 /// Why a file could not be read.
@@ -47,6 +57,11 @@ impl ReadError {
         matches!(self.0, Errno::NOENT | Errno::SRCH)
     }
 
+    /// Whether it says nothing about the file: the agent could not have opened any.
+    pub fn is_of_the_agent(self) -> bool {
+        matches!(self.0, Errno::MFILE | Errno::NFILE)
+    }
+
     /// The reason to give for a value that comes from a file of the kernel.
     ///
     /// A missing file means that the kernel lacks `feature`; the caller has to know that the
@@ -59,6 +74,7 @@ impl ReadError {
                 owner_uid,
                 agent_uid: rustix::process::geteuid().as_raw(),
             }),
+            Errno::MFILE => Reason::OpenFilesLimit { limit: open_files::limit() },
             errno => Reason::Failed { errno: errno.raw_os_error() },
         }
     }
@@ -69,6 +85,11 @@ const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::N
 /// The longest text read from one file. Kernel files that matter here are far shorter; a longer
 /// one is cut rather than let it fill memory.
 pub const MAX_FILE_BYTES: usize = 4 << 20;
+
+/// Descriptors that are never used up by files that are kept open: three standard ones, the roots,
+/// one for each call that may run at the same time, and some to spare. Without one the next read
+/// would fail, also of another call.
+const NEVER_KEPT: u64 = 16;
 
 impl Root {
     /// The machine the agent runs on.
@@ -90,7 +111,8 @@ impl Root {
         let root = rustix::fs::open(folder, directory, Mode::empty()).map_err(ReadError)?;
         let proc =
             rustix::fs::openat(&root, "proc", directory, Mode::empty()).map_err(ReadError)?;
-        Ok(Self { root, proc })
+        let left_to_keep = open_files::limit().saturating_sub(NEVER_KEPT);
+        Ok(Self { root, proc, left_to_keep: Arc::new(AtomicU64::new(left_to_keep)) })
     }
 
     /// Reads a file below `/proc` into `buffer`, replacing what was there.
@@ -133,10 +155,12 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// What the kernel answered.
+    /// What the kernel answered, or that as many files are kept as may be: then the file can still
+    /// be opened for each read.
     pub fn keep_proc(&self, path: &str) -> Result<KeptFile, ReadError> {
+        let place = KeptPlace::take(&self.left_to_keep)?;
         let file = rustix::fs::openat(&self.proc, path, READ_FLAGS, Mode::empty());
-        file.map(KeptFile).map_err(ReadError)
+        file.map(|file| KeptFile { file, _place: place }).map_err(ReadError)
     }
 
     /// Lists the numeric names in a folder below `/proc`, in the kernel's order: pids for `.`,
@@ -205,7 +229,28 @@ impl Root {
 
 /// A file of `/proc` that stays open.
 #[derive(Debug)]
-pub struct KeptFile(OwnedFd);
+pub struct KeptFile {
+    file: OwnedFd,
+    _place: KeptPlace,
+}
+
+/// One of so many files that may be kept open; given back when it is dropped.
+#[derive(Debug)]
+struct KeptPlace(Arc<AtomicU64>);
+
+impl KeptPlace {
+    fn take(left: &Arc<AtomicU64>) -> Result<Self, ReadError> {
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .map(|_| Self(Arc::clone(left)))
+            .map_err(|_| ReadError(Errno::MFILE))
+    }
+}
+
+impl Drop for KeptPlace {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 impl KeptFile {
     /// Reads the file as it is now, with one read.
@@ -214,7 +259,7 @@ impl KeptFile {
     ///
     /// What the kernel answered; `ESRCH` once the process or thread has ended.
     pub fn read<'b>(&self, buffer: &'b mut [u8]) -> Result<&'b [u8], ReadError> {
-        let length = rustix::io::pread(&self.0, &mut *buffer, 0).map_err(ReadError)?;
+        let length = rustix::io::pread(&self.file, &mut *buffer, 0).map_err(ReadError)?;
         Ok(buffer.get(..length).unwrap_or_default())
     }
 }

@@ -18,6 +18,7 @@ use protocol::{
     handshake::{AgentMark, MarkScanner, Sha256, Token},
     host_text::HostText,
     message::{FromAgent, Hello, ToAgent},
+    observed::Feature,
 };
 use sha2::Digest as _;
 use std::{
@@ -63,7 +64,17 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Serves one session. Returns the process's exit code.
 pub fn serve(start: &Start, worker: Worker) -> i32 {
-    let (Ok(root), Ok(sha256)) = (Root::live(), own_sha256()) else { return exit::CANNOT_START };
+    let cannot = |what: &str, why: &dyn std::fmt::Display| {
+        crate::local::complain(&format!("cannot open {what}: {why}"), exit::CANNOT_START)
+    };
+    let root = match Root::live() {
+        Ok(root) => root,
+        Err(error) => return cannot("/proc", &error.reason(Feature::Field, 0)),
+    };
+    let sha256 = match own_sha256() {
+        Ok(sha256) => sha256,
+        Err(error) => return cannot("its own file", &error),
+    };
     let mark = AgentMark { token: start.token.clone(), wire_id: WIRE_ID.to_owned(), sha256 };
     let outbox = Arc::new(Outbox::default());
     if write_all(&mark.to_bytes()).is_err() || !outbox.send(&hello(&root, start, worker)) {

@@ -111,6 +111,11 @@ pub enum Reason {
     NotUnderstood(crate::host_text::HostText),
     /// The window was too short for a rate.
     EmptyWindow,
+    /// The agent has as many files open as it may.
+    OpenFilesLimit {
+        /// How many that is.
+        limit: u64,
+    },
 }
 
 /// What a refused read needs.
@@ -201,6 +206,9 @@ impl Reason {
             Self::TooCostly { .. } => Some("ask process_inspect about the one process".to_owned()),
             Self::NotStored | Self::NoBaseline => Some("measure again".to_owned()),
             Self::EmptyWindow => Some("ask for a longer window".to_owned()),
+            Self::OpenFilesLimit { .. } => {
+                Some("raise the hard limit of open files of this login (`ulimit -Hn`)".to_owned())
+            }
             Self::KernelLacks(_)
             | Self::NoLimitSet
             | Self::Gone
@@ -230,6 +238,9 @@ impl fmt::Display for Reason {
             Self::Failed { errno } => write!(f, "the read failed with error number {errno}"),
             Self::NotUnderstood(text) => write!(f, "the kernel's text was not understood: {text}"),
             Self::EmptyWindow => f.write_str("the window was too short for a rate"),
+            Self::OpenFilesLimit { limit } => {
+                write!(f, "the agent may have no more than {limit} files open at once")
+            }
         }
     }
 }

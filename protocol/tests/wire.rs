@@ -144,6 +144,7 @@ fn reasons() -> Vec<Observed<u8>> {
         Reason::Failed { errno: 5 },
         Reason::NotUnderstood(HostText::new(b"no `cpu` line")),
         Reason::EmptyWindow,
+        Reason::OpenFilesLimit { limit: 16 },
     ];
     reasons.extend(
         [

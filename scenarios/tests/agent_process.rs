@@ -5,10 +5,11 @@
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use scenarios::{not_run::not_run, programs};
+use serde_json::{Value, json};
 use std::{
     io::Read as _,
     os::unix::fs::PermissionsExt as _,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Output, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -82,4 +83,59 @@ fn its_exit_code_says_that_it_could_not_end_all() {
     let left: i32 = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
     kill_process(Pid::from_raw(left).unwrap(), Signal::KILL).unwrap();
     assert_eq!(status.code(), Some(DESCENDANTS_LEFT), "{status}");
+}
+
+/// What the agent says by hand after a shell set this limit.
+fn local_after(limit: &str, tool: &str, parameters: &Value) -> Output {
+    let script = format!("{limit}; exec \"$0\" --local {tool} --params \"$1\" --json");
+    Command::new("/bin/sh")
+        .args(["-c", &script])
+        .arg(programs::agent())
+        .arg(parameters.to_string())
+        .output()
+        .unwrap()
+}
+
+/// More than the agent looks at, and two files are kept for each that it does.
+const MANY_THREADS: usize = 100;
+
+#[test]
+fn a_login_with_few_open_files_gets_the_same_answer() {
+    let (end, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
+    for _ in 0..MANY_THREADS {
+        let wait = std::sync::Arc::clone(&wait);
+        std::thread::spawn(move || wait.lock().map(|wait| wait.recv().is_ok()).is_ok());
+    }
+    let parameters = json!({"pid": std::process::id(), "window_ms": 300});
+    // What may be raised is raised; with what may not, fewer files are kept open.
+    for limit in ["ulimit -Sn 16", "ulimit -n 64", "ulimit -n 16", "ulimit -n 7"] {
+        let output = local_after(limit, "process_inspect", &parameters);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{limit}: {said}");
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let waits = &answer["waits"];
+        assert!(waits["threads_sampled"].as_u64().unwrap() > 50, "{limit}: {waits}");
+        assert!(waits["samples"].as_u64().unwrap() > 0, "{limit}: {waits}");
+        let found: u64 = waits["groups"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|group| group["threads"].as_u64().unwrap())
+            .sum();
+        assert!(found >= waits["threads_sampled"].as_u64().unwrap(), "{limit}: {waits}");
+        let not_measured = answer["meta"]["not_measured"].to_string();
+        for words in ["open at once", "error number"] {
+            assert!(!not_measured.contains(words), "{limit}: {not_measured}");
+        }
+    }
+    drop(end);
+}
+
+#[test]
+fn where_no_file_can_be_opened_the_answer_says_so() {
+    let output = local_after("ulimit -n 5", "process_list", &json!({"window_ms": 100}));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("no more than 5 files open at once"), "{said}");
+    assert!(said.contains("ulimit -Hn"), "{said}");
 }

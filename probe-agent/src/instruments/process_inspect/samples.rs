@@ -144,7 +144,15 @@ impl<'c, 's> Sampler<'c, 's> {
     fn read_place(&mut self, thread: &Watched) -> Option<Place> {
         let mut room = [0; LINE_BYTES];
         // Its state before anything else.
-        let line = thread.stat.as_ref()?.read(&mut room).ok()?;
+        let line = match &thread.stat {
+            Some(kept) => kept.read(&mut room),
+            // As many files are kept as may be, or it has ended.
+            None => {
+                let path = format!("{}/task/{}/stat", self.files.pid, thread.tid);
+                self.files.context.root.read_proc_once(&path, &mut room)
+            }
+        };
+        let line = line.ok()?;
         let state = State::from_letter(pid_stat::parse(line).ok()?.state);
         let tid = thread.tid;
         if state == State::Running {
@@ -178,7 +186,7 @@ impl<'c, 's> Sampler<'c, 's> {
     fn file(&mut self, tid: u32, file: &str, feature: Feature) -> Result<Vec<u8>, Unreadable> {
         let path = format!("task/{tid}/{file}");
         self.files.parsed(&path, feature, |text| Ok(text.to_vec())).map_err(|reason| match reason {
-            Reason::NotPermitted(_) => {
+            Reason::NotPermitted(_) | Reason::OpenFilesLimit { .. } => {
                 self.refusal.get_or_insert(reason);
                 Unreadable::NotPermitted
             }

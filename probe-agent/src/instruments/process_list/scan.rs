@@ -117,24 +117,38 @@ impl Scanner {
             if index % CHECK_EVERY == 0 {
                 context.check()?;
             }
-            self.read_process(*pid, context, &mut scan);
+            self.read_process(*pid, context, &mut scan)?;
         }
         self.pids = pids;
         scan.samples.sort_unstable_by_key(|sample| sample.pid);
         Ok(scan)
     }
 
-    fn read_process(&mut self, pid: u32, context: &Context<'_>, scan: &mut Scan) {
+    /// Reads one process. Only that no file can be opened at all ends the pass: counted as
+    /// processes that ended, the rest of the machine would look idle.
+    fn read_process(
+        &mut self,
+        pid: u32,
+        context: &Context<'_>,
+        scan: &mut Scan,
+    ) -> Result<(), AgentError> {
         self.path.clear();
         // Writing to a String cannot fail.
         let _ = write!(self.path, "{pid}/stat");
-        let Ok(text) = context.root.read_proc_once(&self.path, &mut self.buffer) else {
-            scan.lost.vanished += 1;
-            return;
+        let text = match context.root.read_proc_once(&self.path, &mut self.buffer) {
+            Ok(text) => text,
+            Err(error) if error.is_of_the_agent() => {
+                let reason = error.reason(Feature::Field, 0);
+                return Err(AgentError::Unreadable { path: HostText::new(b"/proc"), reason });
+            }
+            Err(_) => {
+                scan.lost.vanished += 1;
+                return Ok(());
+            }
         };
         let Ok(stat) = pid_stat::parse(text) else {
             scan.lost.malformed += 1;
-            return;
+            return Ok(());
         };
         let start = u32::try_from(scan.names.len()).unwrap_or(u32::MAX);
         scan.names.extend_from_slice(stat.name);
@@ -144,6 +158,7 @@ impl Scanner {
             sample.ranked = counters::ranked(column, pid, sample.threads, context);
         }
         scan.samples.push(sample);
+        Ok(())
     }
 }
 
