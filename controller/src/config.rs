@@ -219,9 +219,11 @@ fn read(path: &Path) -> Result<Settings, ConfigError> {
         path: shown.clone(),
         reason: error.to_string(),
     })?;
-    toml::from_str(&text).map_err(|error| ConfigError::NotUnderstood {
-        path: shown,
-        reason: error.to_string().trim().to_owned(),
+    toml::from_str(&text).map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line_number = before.matches('\n').count() + 1;
+        let reason = format!("line {line_number}: {}", error.message());
+        ConfigError::NotUnderstood { path: shown, reason }
     })
 }
 
@@ -463,9 +465,10 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("c.toml");
-        std::fs::write(&file, "targt = \"local\"\n").unwrap();
+        std::fs::write(&file, "# Mine.\ntargt = \"local\"\n").unwrap();
         let error = load(Settings::default(), Some(file), &environment(&[home]), false);
-        assert!(error.unwrap_err().to_string().contains("targt"));
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("line 2: unknown field `targt`"), "{text}");
     }
 
     #[test]

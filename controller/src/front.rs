@@ -1,5 +1,7 @@
 //! What each command does, from the settings to the exit code.
 
+mod signals;
+
 use controller::{
     audit::{chain, replay},
     cli::{AuditCommand, Cli, Command, Common},
@@ -12,9 +14,13 @@ use controller::{
     tools::{self, Selection},
     transport::Prompts,
 };
-use protocol::view::text::{self, Style};
+use protocol::{
+    host_text,
+    view::text::{self, Style},
+};
 use rmcp::{ServiceExt as _, service::ServerInitializeError};
 use serde_json::{Map, Value, json};
+use signals::Signals;
 use std::{
     fs::File,
     io::{self, IsTerminal as _, Write as _},
@@ -22,7 +28,6 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// Runs a command. Returns the exit code.
@@ -75,8 +80,8 @@ fn unusable(error: ConfigError) -> u8 {
 
 /// Says on stderr what is wrong, and returns the exit code.
 pub fn complain(error: &str, code: u8) -> u8 {
-    // A closed stderr must not end anything.
-    let _ = writeln!(std::io::stderr(), "sysmcp: {error}");
+    // A path, a target or a variable may hold anything. A closed stderr must not end anything.
+    let _ = writeln!(std::io::stderr(), "sysmcp: {}", host_text::printable(error));
     code
 }
 
@@ -122,26 +127,26 @@ async fn call(config: &Config, common: &Common, tool: String, params: &str, as_j
         Some(stderr) => stderr,
         None => &Silent,
     };
-    let interrupted = interrupted();
-    tokio::pin!(interrupted);
+    let mut signals = Signals::new();
     let code = tokio::select! {
         answered = gate.call(Call { tool, arguments }, reporter) => {
             clear(stderr.as_ref());
             match answered {
                 Ok(rendered) => print(&shown(&rendered, as_json)),
                 // A Ctrl-C while ssh asks for a passphrase reaches ssh first: it gives up.
-                Err(_) if tokio::time::timeout(MOMENT, &mut interrupted).await.is_ok() => {
+                Err(_) if tokio::time::timeout(MOMENT, signals.any()).await.is_ok() => {
                     complain("interrupted", exit::INTERRUPTED)
                 }
                 Err(error) => complain(&error.text(), error.exit_code()),
             }
         }
-        () = &mut interrupted => {
+        () = signals.any() => {
             clear(stderr.as_ref());
             complain("interrupted", exit::INTERRUPTED)
         }
     };
-    let stopped = stop(&gate, reporter, stderr.as_ref(), common.quiet).await;
+    let patience = Patience { signals, is_interrupted: code == exit::INTERRUPTED };
+    let stopped = stop(&gate, reporter, stderr.as_ref(), common.quiet, patience).await;
     if code == exit::OK { stopped } else { code }
 }
 
@@ -152,8 +157,14 @@ fn clear(stderr: Option<&Stderr>) {
 }
 
 /// Ends the session and prints the receipt. Returns the exit code for what is left.
-async fn stop(gate: &Gate, reporter: &dyn Reporter, stderr: Option<&Stderr>, quiet: bool) -> u8 {
-    let stopped = gate.stop(reporter).await;
+async fn stop(
+    gate: &Gate,
+    reporter: &dyn Reporter,
+    stderr: Option<&Stderr>,
+    quiet: bool,
+    patience: Patience,
+) -> u8 {
+    let stopped = gate.stop(reporter, patience.until_lost(stderr)).await;
     clear(stderr);
     match stopped {
         Ok(None) => exit::OK,
@@ -169,6 +180,26 @@ async fn stop(gate: &Gate, reporter: &dyn Reporter, stderr: Option<&Stderr>, qui
     }
 }
 
+/// How long the user waits for the end of a session.
+struct Patience {
+    signals: Signals,
+    /// Whether it was a signal that began the end.
+    is_interrupted: bool,
+}
+
+impl Patience {
+    /// Returns at the second Ctrl-C. The first, where there was none, only asks for what is being
+    /// done already.
+    async fn until_lost(mut self, stderr: Option<&Stderr>) {
+        if !self.is_interrupted {
+            self.signals.interrupt().await;
+            clear(stderr);
+            complain("stopping the agent; Ctrl-C once more ends without waiting for it", exit::OK);
+        }
+        self.signals.interrupt().await;
+    }
+}
+
 fn receipt(stopped: &Stopped, quiet: bool) -> u8 {
     let is_clean = stopped.is_clean();
     if !quiet || !is_clean {
@@ -177,20 +208,10 @@ fn receipt(stopped: &Stopped, quiet: bool) -> u8 {
             complain(&format!("it said: {words}"), exit::OK);
         }
     }
-    if is_clean { exit::OK } else { exit::NOT_CLEAN }
-}
-
-/// Returns when the user, or the system, wants this process to end.
-async fn interrupted() {
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-    let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = kinds.map(signal) else {
-        // Without handlers the signals end the process, and the agent with its channel.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = hangup.recv() => {}
+    match (is_clean, stopped.is_cut_short) {
+        (true, _) => exit::OK,
+        (false, true) => exit::INTERRUPTED,
+        (false, false) => exit::NOT_CLEAN,
     }
 }
 
@@ -219,11 +240,13 @@ async fn serve(config: &Config, common: &Common) -> u8 {
     let (stdin, stdout) = rmcp::transport::io::stdio_pipes();
     let server = Server::new(Arc::clone(&gate), closed.clone());
     let serving = server.serve((Input::new(stdin, closed), stdout));
-    let code = tokio::select! {
-        code = until_closed(serving) => code,
-        () = interrupted() => exit::OK,
+    let mut signals = Signals::new();
+    let (code, is_interrupted) = tokio::select! {
+        code = until_closed(serving) => (code, false),
+        () = signals.any() => (exit::OK, true),
     };
-    let stopped = stop(&gate, &Silent, None, common.quiet).await;
+    let patience = Patience { signals, is_interrupted };
+    let stopped = stop(&gate, &Silent, None, common.quiet, patience).await;
     if code == exit::OK { stopped } else { code }
 }
 
@@ -285,7 +308,8 @@ fn read_log(path: &Path) -> Result<Vec<u8>, u8> {
 }
 
 fn verify(path: &Path, log: &[u8]) -> u8 {
-    let shown = path.display();
+    let path = path.display().to_string();
+    let shown = host_text::printable(&path);
     let chain::Verdict { lines, breaks } = chain::verify(log);
     if breaks.is_empty() {
         return print(&format!("{shown}: {lines} lines, each follows from the one before\n"));

@@ -178,13 +178,17 @@ impl Gate {
         Rendered::new(self.target(), question, answer, &stream, self.is_one_shot)
     }
 
-    /// Ends the session, if there is one.
+    /// Ends the session, if there is one. Waits no longer than until `cut` is over.
     ///
     /// # Errors
     ///
     /// When what is left cannot be told.
-    pub async fn stop(&self, reporter: &dyn Reporter) -> Result<Option<End>, GateError> {
-        self.link.stop(reporter).await
+    pub async fn stop(
+        &self,
+        reporter: &dyn Reporter,
+        cut: impl Future<Output = ()>,
+    ) -> Result<Option<End>, GateError> {
+        self.link.stop(reporter, cut).await
     }
 }
 

@@ -277,6 +277,7 @@ impl Session {
             hello: self.hello.clone(),
             receipt,
             ended: ended.ok().flatten(),
+            is_cut_short: false,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{
     client::Client,
     not_run::not_run,
@@ -216,4 +217,45 @@ fn a_server_asks_nobody_not_even_for_a_jump_host() {
     assert!(client.contains(" echo "), "{client}");
     assert!(started.elapsed() < 20 * SECOND);
     assert_eq!(ssh_with(&config), 0);
+}
+
+#[test]
+fn a_second_ctrl_c_ends_the_wait_for_the_end() {
+    let sysmcp = Sysmcp::local().unwrap().with(&["--toolsets", "selftest"]);
+    let mut command = sysmcp.command();
+    command.args(["call", "self_test", "--params", "{\"count\":1,\"interval_ms\":5000}"]);
+    let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let started = Instant::now();
+    while !fs::read_to_string(sysmcp.audit_log()).is_ok_and(|log| log.contains("\"connected\"")) {
+        assert!(started.elapsed() < 20 * SECOND);
+        sleep(SECOND / 50);
+    }
+    sleep(SECOND / 5);
+    // An agent that cannot end, because it is stopped.
+    let connected: Value = serde_json::from_str(&audit(&sysmcp, "connected")[0]).unwrap();
+    let pids: Vec<Pid> = serde_json::from_value::<[i32; 2]>(connected["pids"].clone())
+        .unwrap()
+        .map(|pid| Pid::from_raw(pid).unwrap())
+        .to_vec();
+    for pid in &pids {
+        kill_process(*pid, Signal::STOP).unwrap();
+    }
+    let ours = Pid::from_child(&running);
+    kill_process(ours, Signal::INT).unwrap();
+    sleep(SECOND);
+    assert!(running.try_wait().unwrap().is_none(), "the first waits for the end");
+    let started = Instant::now();
+    kill_process(ours, Signal::INT).unwrap();
+    let output = running.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(started.elapsed() < 3 * SECOND, "{said}");
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    for words in ["its end was not waited for", "it has no file there", "ps -C sysmcp-super"] {
+        assert!(said.contains(words), "{words} is not in {said}");
+    }
+    let stopped = audit(&sysmcp, "stopped");
+    assert!(stopped.iter().any(|line| line.contains("\"clean\":false")), "{stopped:?}");
+    for pid in pids {
+        let _ = kill_process(pid, Signal::KILL);
+    }
 }

@@ -62,3 +62,36 @@ fn a_reader_that_goes_away_ends_it_quietly() {
         assert_eq!(said(&output), "", "{command:?}");
     }
 }
+
+#[test]
+fn nothing_of_a_path_or_a_target_is_obeyed_by_the_terminal() {
+    let bad = "x\u{1b}]0;title\u{7}\u{9b}2J\u{202e}\nsysmcp: all is well";
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join(bad);
+    std::fs::write(&log, b"\xff\n").unwrap();
+    let log = log.to_str().unwrap();
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, format!("[{bad:?}]\nx = \"{bad}\"\n")).unwrap();
+    let cases: [&[&str]; 8] = [
+        &["audit", "verify", log],
+        &["audit", "verify", bad],
+        &["--target", bad, "call", "process_list"],
+        &["--toolsets", bad, "tools"],
+        &["--tools", bad, "tools"],
+        &["--config", bad, "tools"],
+        &["--config", config.to_str().unwrap(), "tools"],
+        &["--audit-log", "/proc/\u{1b}[2J/x", "call", "process_list"],
+    ];
+    for words in cases {
+        let mut command = without_settings(programs::sysmcp());
+        let output = command.args(words).env(format!("SYSMCP_{bad}"), "x").output().unwrap();
+        assert_ne!(output.status.code(), Some(0), "{words:?}");
+        let said = said(&output);
+        let is_harmful = |character: char| character.is_control() || character == '\u{202e}';
+        for line in said.lines() {
+            assert!(line.starts_with("sysmcp: ") && !line.contains(is_harmful), "{said:?}");
+        }
+        // The variable that is none of ours, and what is wrong.
+        assert_eq!(said.lines().count(), 2, "{said}");
+    }
+}

@@ -142,12 +142,16 @@ impl Link {
         }
     }
 
-    /// Ends the session, if there is one.
+    /// Ends the session, if there is one. Waits no longer than until `cut` is over.
     ///
     /// # Errors
     ///
     /// When what is left cannot be told.
-    pub(super) async fn stop(&self, reporter: &dyn Reporter) -> Result<Option<End>, GateError> {
+    pub(super) async fn stop(
+        &self,
+        reporter: &dyn Reporter,
+        cut: impl Future<Output = ()>,
+    ) -> Result<Option<End>, GateError> {
         let state = std::mem::replace(&mut *self.lock(), State::Idle);
         let State::Connected(session) = state else { return Ok(None) };
         // A call that still holds the session was dropped already, or is about to be.
@@ -155,7 +159,11 @@ impl Link {
             let problem = "a call does not let go of the session; there is no receipt";
             return Err(GateError::Defect(problem.to_owned()));
         };
-        let stopped = session.stop(reporter).await;
+        let unfinished = Stopped::cut_short(&self.target, session.hello());
+        let stopped = tokio::select! {
+            stopped = session.stop(reporter) => stopped,
+            () = cut => unfinished,
+        };
         let written = self.audit.write(&self.stopped(&stopped)).map_err(GateError::from);
         Ok(Some(End { stopped, written }))
     }

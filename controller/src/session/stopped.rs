@@ -17,12 +17,20 @@ pub struct Stopped {
     pub receipt: Option<Receipt>,
     /// How the process ended that carried the channel.
     pub ended: Option<Ended>,
+    /// Whether nobody waited for the end.
+    pub is_cut_short: bool,
 }
 
 /// ssh's own exit code, which says nothing about the agent.
 const EXIT_OF_SSH: i32 = 255;
 
 impl Stopped {
+    /// For a session that ends without anybody waiting for it.
+    pub fn cut_short(target: &Target, hello: &Hello) -> Self {
+        let (target, hello) = (target.clone(), hello.clone());
+        Self { target, hello, receipt: None, ended: None, is_cut_short: true }
+    }
+
     /// Whether it is certain that nothing is left on the target.
     ///
     /// With a receipt: that it says so. Without one, the supervisor's exit code says so: it ends
@@ -60,10 +68,20 @@ impl Stopped {
                 self.target
             ),
             Some(_) | None => format!(
-                "no receipt: {}: the connection was lost. The agent (pids {supervisor_pid} and \
-                 {worker_pid}) ends itself when its channel closes, or when it hears nothing for \
-                 its silence limit; it has no file there",
-                self.target
+                "no receipt: {}: {}. The agent (pids {supervisor_pid} and {worker_pid}) ends \
+                 itself when its channel closes, or when it hears nothing for its silence limit; \
+                 {}. Whether it has ended, `ps -C sysmcp-super` there shows",
+                self.target,
+                if self.is_cut_short {
+                    "its end was not waited for"
+                } else {
+                    "the connection was lost"
+                },
+                if self.hello.is_unlinked {
+                    "it has no file there"
+                } else {
+                    "its folder, .sysmcp-*, could not be removed"
+                },
             ),
         }
     }
