@@ -43,6 +43,7 @@ pub struct Root {
     proc: OwnedFd,
     /// How many more files may be kept open.
     left_to_keep: Arc<AtomicU64>,
+    is_in_cgroup_namespace: bool,
 }
 
 /// Why a file could not be read.
@@ -76,6 +77,17 @@ impl ReadError {
             }),
             Errno::MFILE => Reason::OpenFilesLimit { limit: open_files::limit() },
             errno => Reason::Failed { errno: errno.raw_os_error() },
+        }
+    }
+
+    /// The reason to give for a value that comes from a file of the whole machine. A missing one
+    /// means that the kernel lacks `feature`.
+    pub fn reason_of_file(self, feature: Feature) -> Reason {
+        match self.0 {
+            Errno::ACCESS | Errno::PERM => Reason::NotPermitted(Permission::ReadFile {
+                agent_uid: rustix::process::geteuid().as_raw(),
+            }),
+            _ => self.reason(feature, 0),
         }
     }
 }
@@ -112,7 +124,23 @@ impl Root {
         let proc =
             rustix::fs::openat(&root, "proc", directory, Mode::empty()).map_err(ReadError)?;
         let left_to_keep = open_files::limit().saturating_sub(NEVER_KEPT);
-        Ok(Self { root, proc, left_to_keep: Arc::new(AtomicU64::new(left_to_keep)) })
+        Ok(Self {
+            is_in_cgroup_namespace: is_in_cgroup_namespace(&proc),
+            root,
+            proc,
+            left_to_keep: Arc::new(AtomicU64::new(left_to_keep)),
+        })
+    }
+
+    /// Whether cgroups are shown as from within a container: paths begin at the namespace's top,
+    /// and what is above it is not shown.
+    pub const fn is_in_cgroup_namespace(&self) -> bool {
+        self.is_in_cgroup_namespace
+    }
+
+    /// Whether there is a file or a folder below the root. The path is relative.
+    pub fn holds(&self, path: &str) -> bool {
+        rustix::fs::statat(&self.root, path, AtFlags::empty()).is_ok()
     }
 
     /// Reads a file below `/proc` into `buffer`, replacing what was there.
@@ -276,6 +304,14 @@ fn read_at(folder: &OwnedFd, path: &str, buffer: &mut Vec<u8>) -> Result<(), Rea
         }
     }
     Ok(())
+}
+
+/// Looks for a cgroup namespace other than the first one, whose number is the same in all kernels
+/// (`CGROUP_NS_INIT_INO` in `include/uapi/linux/nsfs.h`). A kernel before 4.6 has none.
+fn is_in_cgroup_namespace(proc: &OwnedFd) -> bool {
+    const FIRST: &[u8] = b"cgroup:[4026531835]";
+    rustix::fs::readlinkat(proc, "self/ns/cgroup", Vec::new())
+        .is_ok_and(|namespace| namespace.as_bytes() != FIRST)
 }
 
 /// Escapes what a kernel file holds as one text, without the newline at its end.

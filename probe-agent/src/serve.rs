@@ -69,7 +69,7 @@ pub fn serve(start: &Start, worker: Worker) -> i32 {
     };
     let root = match Root::live() {
         Ok(root) => root,
-        Err(error) => return cannot("/proc", &error.reason(Feature::Field, 0)),
+        Err(error) => return cannot("/proc", &error.reason_of_file(Feature::Field)),
     };
     let sha256 = match own_sha256() {
         Ok(sha256) => sha256,

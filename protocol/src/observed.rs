@@ -116,6 +116,8 @@ pub enum Reason {
         /// How many that is.
         limit: u64,
     },
+    /// It is there, and cannot be seen from where the agent runs.
+    OutOfSight(OutOfSight),
 }
 
 /// What a refused read needs.
@@ -125,6 +127,11 @@ pub enum Permission {
     InspectProcess {
         /// Who owns the process.
         owner_uid: u32,
+        /// Who asked.
+        agent_uid: u32,
+    },
+    /// To read a file that not everybody may read.
+    ReadFile {
         /// Who asked.
         agent_uid: u32,
     },
@@ -143,10 +150,16 @@ pub enum Feature {
     WaitChannel,
     /// `/proc/pressure`, `CONFIG_PSI`.
     Pressure,
-    /// A cgroup hierarchy with the CPU controller, for this process.
+    /// `/proc/PID/cgroup`, `CONFIG_CGROUPS`.
+    Cgroups,
+    /// The CPU controller, `CONFIG_CGROUP_SCHED`.
     CgroupCpuController,
-    /// A cgroup hierarchy with the memory controller, for this process.
+    /// The memory controller, `CONFIG_MEMCG`; also without it after `cgroup_disable=memory`.
     CgroupMemoryController,
+    /// CPU quotas, `CONFIG_CFS_BANDWIDTH`.
+    CgroupCpuQuota,
+    /// A file of a controller that is there.
+    CgroupFile,
     /// A field that this kernel's file does not have.
     Field,
 }
@@ -169,10 +182,27 @@ pub enum Nature {
     Zombie,
     /// The process is in the root cgroup, which nothing limits and which counts nothing.
     RootCgroup,
+    /// The controller is not enabled for the process's cgroup, which therefore has no limit and no
+    /// count of its own.
+    ControllerNotEnabled,
     /// The process runs in no container.
     NotInContainer,
     /// The process belongs to no service of an init system.
     NotInService,
+}
+
+/// What cannot be seen from where the agent runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OutOfSight {
+    /// Cgroups above the agent's cgroup namespace, or above the top that is mounted here. What they
+    /// limit holds all the same.
+    CgroupsAbove,
+    /// The process's cgroup: it is outside of the agent's cgroup namespace.
+    CgroupElsewhere,
+    /// The process's cgroup: no mount here shows it.
+    CgroupNotMounted,
+    /// All cgroups of a controller: its hierarchy is not mounted here.
+    HierarchyNotMounted,
 }
 
 impl Reason {
@@ -189,11 +219,15 @@ impl Reason {
                  CAP_SYS_PTRACE; on the host, the kernel's log names a security module that denies"
                     .to_owned(),
             ),
+            Self::NotPermitted(Permission::ReadFile { agent_uid: 0 }) | Self::OutOfSight(_) => {
+                Some("connect to the host itself instead of a container on it".to_owned())
+            }
             Self::NotPermitted(Permission::InspectProcess { owner_uid, agent_uid })
                 if *owner_uid == 0 || owner_uid == agent_uid =>
             {
                 Some("connect as root".to_owned())
             }
+            Self::NotPermitted(Permission::ReadFile { .. }) => Some("connect as root".to_owned()),
             Self::NotPermitted(Permission::InspectProcess { owner_uid, .. }) => {
                 Some(format!("connect as root or as uid {owner_uid}"))
             }
@@ -203,6 +237,10 @@ impl Reason {
                     .to_owned(),
             ),
             Self::SwitchedOff(Switch::Pressure) => Some("boot with psi=1".to_owned()),
+            // Newer kernels do not make the files where it is off by default.
+            Self::KernelLacks(Feature::Pressure) => {
+                Some("boot with psi=1, in case the kernel has it and leaves it off".to_owned())
+            }
             Self::TooCostly { .. } => Some("ask process_inspect about the one process".to_owned()),
             Self::NotStored | Self::NoBaseline => Some("measure again".to_owned()),
             Self::EmptyWindow => Some("ask for a longer window".to_owned()),
@@ -241,6 +279,7 @@ impl fmt::Display for Reason {
             Self::OpenFilesLimit { limit } => {
                 write!(f, "the agent may have no more than {limit} files open at once")
             }
+            Self::OutOfSight(what) => write!(f, "not visible from here: {what}"),
         }
     }
 }
@@ -263,7 +302,25 @@ impl fmt::Display for Permission {
                 "the process belongs to uid {owner_uid} and the agent runs as uid {agent_uid}; \
                  needs the same user, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
             ),
+            Self::ReadFile { agent_uid } => write!(
+                f,
+                "the agent runs as uid {agent_uid}; the file is not for everybody, and needs root \
+                 or CAP_DAC_READ_SEARCH"
+            ),
         }
+    }
+}
+
+impl fmt::Display for OutOfSight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CgroupsAbove => "cgroups above those that the agent is shown",
+            Self::CgroupElsewhere => {
+                "the process's cgroup is outside of the agent's cgroup namespace"
+            }
+            Self::CgroupNotMounted => "what is mounted here does not show the process's cgroup",
+            Self::HierarchyNotMounted => "the hierarchy of this controller is not mounted here",
+        })
     }
 }
 
@@ -275,8 +332,13 @@ impl fmt::Display for Feature {
             Self::SyscallFile => "/proc/PID/syscall (CONFIG_HAVE_ARCH_TRACEHOOK)",
             Self::WaitChannel => "/proc/PID/wchan (CONFIG_KALLSYMS)",
             Self::Pressure => "/proc/pressure (CONFIG_PSI)",
-            Self::CgroupCpuController => "no CPU controller in this process's cgroup",
-            Self::CgroupMemoryController => "no memory controller in this process's cgroup",
+            Self::Cgroups => "/proc/PID/cgroup (CONFIG_CGROUPS)",
+            Self::CgroupCpuController => "the CPU controller of cgroups (CONFIG_CGROUP_SCHED)",
+            Self::CgroupMemoryController => {
+                "the memory controller of cgroups (CONFIG_MEMCG, or cgroup_disable=memory at boot)"
+            }
+            Self::CgroupCpuQuota => "CPU quotas of cgroups (CONFIG_CFS_BANDWIDTH)",
+            Self::CgroupFile => "this file of the cgroup's controller",
             Self::Field => "the kernel's file has no such field",
         })
     }
@@ -297,6 +359,7 @@ impl fmt::Display for Nature {
             Self::KernelThread => "a kernel thread",
             Self::Zombie => "a zombie",
             Self::RootCgroup => "the root cgroup",
+            Self::ControllerNotEnabled => "the controller is not enabled for this cgroup",
             Self::NotInContainer => "not in a container",
             Self::NotInService => "not in a service",
         })

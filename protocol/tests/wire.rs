@@ -25,7 +25,7 @@ use protocol::{
         Answer, Answered, Call, Engine, FromAgent, Hello, Meta, Progress, Receipt, RequestId, Step,
         Streamed, Terms, ToAgent,
     },
-    observed::{Feature, Nature, Observed, Permission, Reason, Switch},
+    observed::{Feature, Nature, Observed, OutOfSight, Permission, Reason, Switch},
     units::Percent,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -145,6 +145,7 @@ fn reasons() -> Vec<Observed<u8>> {
         Reason::NotUnderstood(HostText::new(b"no `cpu` line")),
         Reason::EmptyWindow,
         Reason::OpenFilesLimit { limit: 16 },
+        Reason::NotPermitted(Permission::ReadFile { agent_uid: 1000 }),
     ];
     reasons.extend(
         [
@@ -153,8 +154,11 @@ fn reasons() -> Vec<Observed<u8>> {
             Feature::SyscallFile,
             Feature::WaitChannel,
             Feature::Pressure,
+            Feature::Cgroups,
             Feature::CgroupCpuController,
             Feature::CgroupMemoryController,
+            Feature::CgroupCpuQuota,
+            Feature::CgroupFile,
             Feature::Field,
         ]
         .map(Reason::KernelLacks),
@@ -165,10 +169,20 @@ fn reasons() -> Vec<Observed<u8>> {
             Nature::KernelThread,
             Nature::Zombie,
             Nature::RootCgroup,
+            Nature::ControllerNotEnabled,
             Nature::NotInContainer,
             Nature::NotInService,
         ]
         .map(Reason::DoesNotApply),
+    );
+    reasons.extend(
+        [
+            OutOfSight::CgroupsAbove,
+            OutOfSight::CgroupElsewhere,
+            OutOfSight::CgroupNotMounted,
+            OutOfSight::HierarchyNotMounted,
+        ]
+        .map(Reason::OutOfSight),
     );
     std::iter::once(Observed::Known(9)).chain(reasons.into_iter().map(Observed::Unknown)).collect()
 }

@@ -1,5 +1,5 @@
 //! The agent as a process: whatever it was started with, it ends when its channel does, and its
-//! exit code says what is left.
+//! exit code says what is left; and by hand, in surroundings that cannot be made up.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -138,4 +138,27 @@ fn where_no_file_can_be_opened_the_answer_says_so() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("no more than 5 files open at once"), "{said}");
     assert!(said.contains("ulimit -Hn"), "{said}");
+}
+
+#[test]
+fn from_within_a_cgroup_namespace_no_limit_is_claimed() {
+    if !geteuid().is_root() {
+        return not_run("a cgroup namespace", "root");
+    }
+    // Its top is the cgroup that the agent is in, and its mounts are those of outside.
+    let output = Command::new("unshare")
+        .arg("--cgroup")
+        .arg(programs::agent())
+        .args(["--local", "process_inspect", "--json", "--params"])
+        .arg(json!({"pid": std::process::id(), "window_ms": 100}).to_string())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let not_measured = &answer["meta"]["not_measured"];
+    for field in ["cgroup.cpu_quota_cores", "cgroup.memory_limit_bytes", "process.container"] {
+        let why = not_measured[field].as_str().unwrap_or_default();
+        assert!(why.starts_with("not visible from here"), "{field}: {not_measured}");
+    }
 }

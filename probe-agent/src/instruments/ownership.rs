@@ -7,7 +7,7 @@ use crate::{
 };
 use protocol::{
     host_text::HostText,
-    observed::{Feature, Nature, Observed, Reason},
+    observed::{Feature, Nature, Observed, OutOfSight, Reason},
     redact,
 };
 use std::collections::HashMap;
@@ -56,9 +56,16 @@ impl Placement {
     /// Reads them off the process's cgroups.
     pub(super) fn of(pid: u32, context: &Context<'_>) -> Self {
         let files = ProcessFiles { pid, context };
-        match files.whole("cgroup", Feature::CgroupCpuController) {
+        match files.whole("cgroup", Feature::Cgroups) {
             Ok(text) => {
                 let found = placement::of(&cgroup::parse_memberships(&text));
+                // From within a container, its own cgroup is the top of every path.
+                let is_cut = context.root.is_in_cgroup_namespace();
+                let or_none = |name: Option<HostText>, nature| {
+                    let above = Reason::OutOfSight(OutOfSight::CgroupsAbove);
+                    let none = if is_cut { above } else { Reason::DoesNotApply(nature) };
+                    name.ok_or(none).into()
+                };
                 Self {
                     service: or_none(found.service, Nature::NotInService),
                     container: or_none(found.container, Nature::NotInContainer),
@@ -72,10 +79,6 @@ impl Placement {
     }
 }
 
-fn or_none(name: Option<HostText>, nature: Nature) -> Observed<HostText> {
-    name.ok_or(Reason::DoesNotApply(nature)).into()
-}
-
 /// The arguments of a process, at most so many bytes, secrets taken out, and how many were.
 pub(super) fn command(pid: u32, cap: usize, context: &Context<'_>) -> (Observed<HostText>, u32) {
     let files = ProcessFiles { pid, context };
@@ -87,5 +90,33 @@ pub(super) fn command(pid: u32, cap: usize, context: &Context<'_>) -> (Observed<
             (Observed::Known(line.text), line.redacted)
         }
         Err(reason) => (Observed::Unknown(reason), 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instruments::process_files::made_up::{FIRST, OF_A_CONTAINER, PID, machine};
+
+    #[test]
+    fn from_within_a_container_its_name_is_not_to_be_seen() {
+        let above = Observed::Unknown(Reason::OutOfSight(OutOfSight::CgroupsAbove));
+        let service = Observed::Known(HostText::new(b"a.service"));
+        let none = |nature| Observed::Unknown(Reason::DoesNotApply(nature));
+        let cases = [
+            (FIRST, "0::/\n", none(Nature::NotInService), none(Nature::NotInContainer)),
+            (OF_A_CONTAINER, "0::/\n", above.clone(), above.clone()),
+            (OF_A_CONTAINER, "0::/system.slice/a.service\n", service, above.clone()),
+        ];
+        for (namespace, text, service, container) in cases {
+            machine(&[("proc/7/cgroup", text)], namespace, |context| {
+                let found = Placement::of(PID, context);
+                assert_eq!((found.service, found.container), (service, container), "{text}");
+            });
+        }
+        machine(&[], FIRST, |context| {
+            let lacks = Observed::Unknown(Reason::KernelLacks(Feature::Cgroups));
+            assert_eq!(Placement::of(PID, context).service, lacks);
+        });
     }
 }

@@ -8,7 +8,39 @@
 //! beside version 1 with no controller at all.
 
 use super::parse::{ParseError, fields, lines, number, number_of};
-use protocol::{instruments::process_inspect::Throttling, units::Bytes};
+use protocol::{instruments::process_inspect::Throttling, observed::Feature, units::Bytes};
+
+/// A controller that limits and counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controller {
+    /// Processor time.
+    Cpu,
+    /// Memory.
+    Memory,
+}
+
+impl Controller {
+    /// The kernel's name for it.
+    pub const fn name(self) -> &'static [u8] {
+        match self {
+            Self::Cpu => b"cpu",
+            Self::Memory => b"memory",
+        }
+    }
+
+    /// The part of a kernel that it is.
+    pub const fn feature(self) -> Feature {
+        match self {
+            Self::Cpu => Feature::CgroupCpuController,
+            Self::Memory => Feature::CgroupMemoryController,
+        }
+    }
+}
+
+/// Whether a controller is in the text of `cgroup.controllers`.
+pub fn is_enabled(text: &[u8], controller: Controller) -> bool {
+    fields(text.trim_ascii()).any(|name| name == controller.name())
+}
 
 /// One line of `/proc/PID/cgroup`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +58,13 @@ impl Membership<'_> {
     }
 
     /// Whether a controller of version 1 is in this hierarchy.
-    pub fn has(&self, controller: &[u8]) -> bool {
-        self.controllers.split(|byte| *byte == b',').any(|name| name == controller)
+    pub fn has(&self, controller: Controller) -> bool {
+        self.controllers.split(|byte| *byte == b',').any(|name| name == controller.name())
+    }
+
+    /// Whether the cgroup is outside of the reader's namespace: the path then leads up first.
+    pub fn is_elsewhere(&self) -> bool {
+        self.path.starts_with(b"/..")
     }
 }
 
@@ -116,7 +153,8 @@ pub fn parse_inactive_file(text: &[u8]) -> Result<Bytes, ParseError> {
     number_of(text, "total_inactive_file").or_else(|_| number_of(text, "inactive_file")).map(Bytes)
 }
 
-/// Times a cgroup's memory limit was hit, out of version 2's `memory.events`.
+/// Times a cgroup's memory limit was hit, out of version 2's `memory.events.local` or
+/// `memory.events`.
 ///
 /// # Errors
 ///
@@ -125,8 +163,8 @@ pub fn parse_limit_hits(text: &[u8]) -> Result<u64, ParseError> {
     Ok(number_of(text, "max")?.saturating_add(number_of(text, "high").unwrap_or(0)))
 }
 
-/// Processes killed for lack of memory, out of `memory.events` or version 1's
-/// `memory.oom_control`.
+/// Processes killed for lack of memory, out of version 2's `memory.events.local` or
+/// `memory.events`, or version 1's `memory.oom_control`.
 ///
 /// # Errors
 ///
@@ -145,7 +183,8 @@ mod tests {
         let text = b"4:memory:/docker/abc\n3:cpu,cpuacct:/a:b\n1:name=systemd:/\n0::/x.slice\n";
         let found = parse_memberships(text);
         assert_eq!(found.len(), 4);
-        assert!(found[1].has(b"cpuacct") && !found[1].has(b"cpua"));
+        assert!(found[1].has(Controller::Cpu) && !found[1].has(Controller::Memory));
+        assert!(!found[2].has(Controller::Cpu) && !found[3].has(Controller::Cpu));
         assert_eq!(found[1].path, b"/a:b");
         assert!(found[3].is_v2() && found[3].path == b"/x.slice");
     }

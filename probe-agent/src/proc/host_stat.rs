@@ -92,7 +92,7 @@ impl HostStat {
 /// Why it could not be read or understood.
 pub fn read(root: &Root) -> Result<HostStat, Reason> {
     let mut text = Vec::new();
-    root.read_proc("stat", &mut text).map_err(|error| error.reason(Feature::Field, 0))?;
+    root.read_proc("stat", &mut text).map_err(|error| error.reason_of_file(Feature::Field))?;
     parse(&text).map_err(|error| Reason::NotUnderstood(error.shown()))
 }
 

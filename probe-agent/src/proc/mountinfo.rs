@@ -3,7 +3,10 @@
 //! Source: `/proc/self/mountinfo`, Linux 2.6.26 and later. Kernel reference:
 //! `Documentation/filesystems/proc.rst`, `fs/proc_namespace.c`.
 
-use super::parse::{fields, lines};
+use super::{
+    cgroup::Controller,
+    parse::{fields, lines},
+};
 
 /// One mounted cgroup hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +22,15 @@ pub struct CgroupMount {
 
 impl CgroupMount {
     /// Whether a controller of version 1 is in this hierarchy.
-    pub fn has(&self, controller: &[u8]) -> bool {
-        self.controllers
-            .as_ref()
-            .is_some_and(|names| names.split(|byte| *byte == b',').any(|name| name == controller))
+    pub fn has(&self, controller: Controller) -> bool {
+        self.controllers.as_ref().is_some_and(|names| {
+            names.split(|byte| *byte == b',').any(|name| name == controller.name())
+        })
+    }
+
+    /// Whether the mount shows the hierarchy from its top on, as seen from the reader's namespace.
+    pub fn is_whole(&self) -> bool {
+        self.root == b"/"
     }
 
     /// The folder of a cgroup under this mount, relative to the file system's root; `None` where
@@ -104,7 +112,8 @@ mod tests {
             31 22 0:27 /docker/abc /sys/fs/cgroup\\040two rw - cgroup2 cgroup2 rw\n";
         let mounts = parse_cgroup_mounts(text);
         assert_eq!(mounts.len(), 2);
-        assert!(mounts[0].has(b"cpu") && !mounts[0].has(b"memory"));
+        assert!(mounts[0].has(Controller::Cpu) && !mounts[0].has(Controller::Memory));
+        assert!(mounts[0].is_whole() && !mounts[1].is_whole());
         assert_eq!(mounts[0].folder_of(b"/app").unwrap(), "sys/fs/cgroup/cpu,cpuacct/app");
         assert_eq!(mounts[1].folder_of(b"/docker/abc/x").unwrap(), "sys/fs/cgroup two/x");
         assert_eq!(mounts[1].folder_of(b"/docker/abc").unwrap(), "sys/fs/cgroup two/");

@@ -345,7 +345,8 @@ pub struct Descriptors {
 pub struct Cgroup {
     /// Its path in the hierarchy of the CPU controller, or of version 2.
     pub path: Observed<HostText>,
-    /// Processors that it, or the tightest of its ancestors, may use on average.
+    /// Processors that it, or the tightest of its ancestors that can be seen, may use on average.
+    /// From within a container those above the container cannot.
     pub cpu_quota_cores: Observed<f64>,
     /// How the quota acted in the window.
     pub throttling: Observed<Throttling>,
@@ -353,11 +354,12 @@ pub struct Cgroup {
     pub memory_bytes: Observed<Bytes>,
     /// Of it, what the kernel cannot simply drop: all but inactive file cache.
     pub working_set_bytes: Observed<Bytes>,
-    /// The tightest memory limit of it and its ancestors.
+    /// The tightest memory limit of it and its ancestors that can be seen.
     pub memory_limit_bytes: Observed<Bytes>,
-    /// Times the limit was hit in the window.
+    /// Times its limit, or that of an ancestor that can be seen, was hit in the window.
     pub memory_limit_hits: Observed<u64>,
-    /// Processes the kernel killed in it for lack of memory in the window.
+    /// Processes the kernel killed in it for lack of memory in the window. Not in cgroups below it,
+    /// from Linux 5.3 on.
     pub oom_kills: Observed<u64>,
 }
 

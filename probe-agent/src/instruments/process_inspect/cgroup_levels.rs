@@ -1,20 +1,26 @@
 //! The cgroups of a process from its own up to the top, and what they count and limit.
 //!
-//! A quota or a limit of any ancestor holds for the process, so every level is read.
+//! A quota or a limit of any ancestor holds for the process, so every level is read; and from
+//! within a container there are ancestors that nobody can read.
+
+mod hierarchy;
+mod per_level;
 
 use crate::{
     call::Context,
     instruments::process_files::ProcessFiles,
     proc::{
-        cgroup::{self, Membership},
-        mountinfo::{self, CgroupMount},
+        cgroup::{self, Controller},
+        mountinfo,
         parse::{ParseError, only_number},
     },
 };
+use hierarchy::{Hierarchy, membership};
+use per_level::PerLevel;
 use protocol::{
     host_text::HostText,
     instruments::process_inspect::Throttling,
-    observed::{Feature, Nature, Observed, Reason},
+    observed::{Feature, Observed, Reason},
     units::Bytes,
 };
 
@@ -22,15 +28,8 @@ use protocol::{
 #[derive(Debug)]
 pub(super) struct CgroupLevels {
     path: Observed<HostText>,
-    cpu: Result<Levels, Reason>,
-    memory: Result<Levels, Reason>,
-}
-
-/// The folders of one hierarchy, the process's own cgroup first. Relative to the root.
-#[derive(Clone, Debug)]
-struct Levels {
-    folders: Vec<String>,
-    is_v2: bool,
+    cpu: Result<Hierarchy, Reason>,
+    memory: Result<Hierarchy, Reason>,
 }
 
 /// What is read at one end of the window.
@@ -39,214 +38,172 @@ pub(super) struct CgroupEnd {
     pub(super) path: Observed<HostText>,
     /// The tightest quota of all levels, in processors.
     pub(super) quota_cores: Observed<f64>,
-    /// For each level.
-    pub(super) throttling: Observed<Vec<Option<Throttling>>>,
+    throttling: Result<PerLevel<Throttling>, Reason>,
     pub(super) memory: Observed<Bytes>,
     pub(super) inactive_file: Observed<Bytes>,
     pub(super) memory_limit: Observed<Bytes>,
-    pub(super) limit_hits: Observed<u64>,
+    limit_hits: Result<PerLevel<u64>, Reason>,
     pub(super) oom_kills: Observed<u64>,
 }
 
 impl CgroupLevels {
     /// Finds the cgroups of a process.
     pub(super) fn of(files: &ProcessFiles<'_, '_>) -> Self {
-        let mut mounts = Vec::new();
-        let _ = files.context.root.read_proc("self/mountinfo", &mut mounts);
-        let mounts = mountinfo::parse_cgroup_mounts(&mounts);
-        match files.whole("cgroup", Feature::CgroupCpuController) {
-            Ok(text) => {
-                let memberships = cgroup::parse_memberships(&text);
-                let find = |controller: &[u8], feature| {
-                    find(&memberships, &mounts, controller).ok_or(Reason::KernelLacks(feature))
-                };
-                let cpu = find(b"cpu", Feature::CgroupCpuController);
-                Self {
-                    path: cpu.clone().map(|(path, _)| path).into(),
-                    cpu: cpu.map(|(_, levels)| levels),
-                    memory: find(b"memory", Feature::CgroupMemoryController)
-                        .map(|(_, levels)| levels),
-                }
+        let context = files.context;
+        let text = match files.whole("cgroup", Feature::Cgroups) {
+            Ok(text) => text,
+            Err(reason) => {
+                let path = Observed::Unknown(reason.clone());
+                return Self { path, cpu: Err(reason.clone()), memory: Err(reason) };
             }
-            Err(reason) => Self {
-                path: Observed::Unknown(reason.clone()),
-                cpu: Err(reason.clone()),
-                memory: Err(reason),
-            },
-        }
+        };
+        let memberships = cgroup::parse_memberships(&text);
+        let mut mounts = Vec::new();
+        let mounts = context
+            .root
+            .read_proc("self/mountinfo", &mut mounts)
+            .map(|()| mountinfo::parse_cgroup_mounts(&mounts))
+            .map_err(|error| error.reason_of_file(Feature::Field));
+        let find = |controller| {
+            Hierarchy::find(
+                &memberships,
+                mounts.as_ref().map_err(Clone::clone)?,
+                controller,
+                context,
+            )
+        };
+        let path = membership(&memberships, Controller::Cpu)
+            .map(|membership| HostText::new(membership.path))
+            .ok_or(Reason::KernelLacks(Feature::CgroupCpuController));
+        Self { path: path.into(), cpu: find(Controller::Cpu), memory: find(Controller::Memory) }
     }
 
     /// Reads all levels.
     pub(super) fn read(&self, context: &Context<'_>) -> CgroupEnd {
         let cpu = self.cpu.as_ref().map_err(Clone::clone);
         let memory = self.memory.as_ref().map_err(Clone::clone);
+        let quota = cpu.clone().map(|levels| levels.quota(context).tightest());
+        let limit = memory.clone().map(|levels| levels.memory_limit(context).tightest());
+        let own = |read: fn(&Hierarchy, &str, &Context<'_>) -> Result<Bytes, Reason>| {
+            let own = memory.clone();
+            own.and_then(|levels| levels.own(|folder| read(levels, folder, context))).into()
+        };
         CgroupEnd {
             path: self.path.clone(),
-            quota_cores: cpu.clone().and_then(|levels| levels.quota(context)).into(),
-            throttling: cpu.and_then(|levels| levels.throttling(context)).into(),
-            memory: memory
-                .clone()
-                .and_then(|levels| {
-                    levels.own("memory.usage_in_bytes", "memory.current", context, only_number)
-                })
-                .map(Bytes)
-                .into(),
-            inactive_file: memory
-                .clone()
-                .and_then(|levels| {
-                    levels.own("memory.stat", "memory.stat", context, cgroup::parse_inactive_file)
-                })
-                .into(),
-            memory_limit: memory.clone().and_then(|levels| levels.memory_limit(context)).into(),
-            limit_hits: memory.clone().and_then(|levels| levels.limit_hits(context)).into(),
+            quota_cores: quota.unwrap_or_else(Observed::Unknown),
+            throttling: cpu.map(|levels| levels.throttling(context)),
+            memory: own(Hierarchy::memory),
+            inactive_file: own(Hierarchy::inactive_file),
+            memory_limit: limit.unwrap_or_else(Observed::Unknown),
+            limit_hits: memory.clone().map(|levels| levels.limit_hits(context)),
             oom_kills: memory
-                .and_then(|levels| {
-                    let (v1, v2) = ("memory.oom_control", "memory.events");
-                    levels.own(v1, v2, context, cgroup::parse_oom_kills)
-                })
+                .and_then(|levels| levels.own(|folder| levels.oom_kills(folder, context)))
                 .into(),
         }
     }
 }
 
-/// The hierarchy that has a controller: version 1's where it is mounted, else version 2.
-fn find(
-    memberships: &[Membership<'_>],
-    mounts: &[CgroupMount],
-    controller: &[u8],
-) -> Option<(HostText, Levels)> {
-    let v1 = memberships.iter().find(|membership| membership.has(controller));
-    let v1 = v1.and_then(|membership| {
-        let mount = mounts.iter().find(|mount| mount.has(controller))?;
-        Some((membership, mount))
-    });
-    let (membership, mount) = v1.or_else(|| {
-        let membership = memberships.iter().find(|membership| membership.is_v2())?;
-        let mount = mounts.iter().find(|mount| mount.controllers.is_none())?;
-        Some((membership, mount))
-    })?;
-    let own = mount.folder_of(membership.path)?;
-    let top = mount.mount_point.trim_end_matches('/');
-    let mut folders = Vec::new();
-    let mut folder = own.trim_end_matches('/');
-    loop {
-        folders.push(folder.to_owned());
-        match folder.rsplit_once('/') {
-            Some((parent, _)) if folder != top && parent.len() >= top.len() => folder = parent,
-            Some(_) | None => break,
-        }
-    }
-    let levels = Levels { folders, is_v2: mount.controllers.is_none() };
-    Some((HostText::new(membership.path), levels))
-}
-
-impl Levels {
-    /// Reads a file of the process's own cgroup.
-    fn own<T>(
-        &self,
-        v1: &str,
-        v2: &str,
-        context: &Context<'_>,
-        parse: impl FnOnce(&[u8]) -> Result<T, ParseError>,
-    ) -> Result<T, Reason> {
-        let folder = self.folders.first().ok_or(Reason::Gone)?;
-        let text = self.file(folder, if self.is_v2 { v2 } else { v1 }, context)?;
-        parse(&text).map_err(|error| Reason::NotUnderstood(error.shown()))
-    }
-
-    fn file(&self, folder: &str, file: &str, context: &Context<'_>) -> Result<Vec<u8>, Reason> {
-        let mut text = Vec::new();
-        match context.root.read(&format!("{folder}/{file}"), &mut text) {
-            Ok(()) => Ok(text),
-            // The top of version 2 has none of the files that limit or count.
-            Err(error) if error.is_gone() && self.folders.len() == 1 => {
-                Err(Reason::DoesNotApply(Nature::RootCgroup))
-            }
-            Err(error) => Err(error.reason(Feature::CgroupCpuController, 0)),
-        }
-    }
-
-    /// The tightest quota.
-    fn quota(&self, context: &Context<'_>) -> Result<f64, Reason> {
-        let quotas = self.folders.iter().filter_map(|folder| self.quota_of(folder, context));
-        quotas.reduce(f64::min).ok_or(Reason::NoLimitSet)
-    }
-
-    fn quota_of(&self, folder: &str, context: &Context<'_>) -> Option<f64> {
-        if self.is_v2 {
-            return cgroup::parse_cpu_max(&self.file(folder, "cpu.max", context).ok()?).ok()?;
-        }
-        let quota = self.file(folder, "cpu.cfs_quota_us", context).ok()?;
-        let period = self.file(folder, "cpu.cfs_period_us", context).ok()?;
-        cgroup::parse_cfs_quota(&quota, &period).ok()?
-    }
-
-    fn throttling(&self, context: &Context<'_>) -> Result<Vec<Option<Throttling>>, Reason> {
-        let levels: Vec<Option<Throttling>> = self
-            .folders
-            .iter()
-            .map(|folder| {
-                cgroup::parse_throttling(&self.file(folder, "cpu.stat", context).ok()?).ok()
-            })
-            .collect();
-        if levels.iter().all(Option::is_none) {
-            // Says why: the top of the hierarchy, or a hierarchy without the controller.
-            self.own("cpu.stat", "cpu.max", context, |_| Ok(()))?;
-            return Err(Reason::KernelLacks(Feature::CgroupCpuController));
-        }
-        Ok(levels)
-    }
-
-    fn memory_limit(&self, context: &Context<'_>) -> Result<Bytes, Reason> {
-        let file = if self.is_v2 { "memory.max" } else { "memory.limit_in_bytes" };
-        let mut limits = Vec::new();
-        for folder in &self.folders {
-            if let Ok(text) = self.file(folder, file, context)
-                && let Ok(limit) = cgroup::parse_memory_limit(&text)
-            {
-                limits.push(limit);
-            }
-        }
-        if limits.is_empty() {
-            self.own(file, file, context, |_| Ok(()))?;
-        }
-        limits.into_iter().flatten().min().ok_or(Reason::NoLimitSet)
-    }
-
-    /// Times a limit of any level was hit.
-    fn limit_hits(&self, context: &Context<'_>) -> Result<u64, Reason> {
-        let mut hits = None;
-        for folder in &self.folders {
-            let counted = if self.is_v2 {
-                self.file(folder, "memory.events", context)
-                    .ok()
-                    .and_then(|text| cgroup::parse_limit_hits(&text).ok())
+impl Hierarchy {
+    /// The quota of every level, in processors.
+    fn quota(&self, context: &Context<'_>) -> PerLevel<Option<f64>> {
+        let text = |text: &[u8]| Ok(text.to_vec());
+        let read =
+            |folder: &str, file| self.parsed(folder, file, Feature::CgroupCpuQuota, context, text);
+        self.each(|folder| {
+            let quota = read(folder, self.name("cpu.cfs_quota_us", "cpu.max"))?;
+            let parsed = if self.is_v2() {
+                cgroup::parse_cpu_max(&quota)
             } else {
-                self.file(folder, "memory.failcnt", context)
-                    .ok()
-                    .and_then(|text| only_number(&text).ok())
+                cgroup::parse_cfs_quota(&quota, &read(folder, "cpu.cfs_period_us")?)
             };
-            hits = counted.map(|counted| counted.saturating_add(hits.unwrap_or(0))).or(hits);
+            parsed.map_err(|error| Reason::NotUnderstood(error.shown()))
+        })
+    }
+
+    fn throttling(&self, context: &Context<'_>) -> PerLevel<Throttling> {
+        let (feature, parse) = (Feature::CgroupCpuQuota, cgroup::parse_throttling);
+        self.each(|folder| self.parsed(folder, "cpu.stat", feature, context, parse))
+    }
+
+    fn memory_limit(&self, context: &Context<'_>) -> PerLevel<Option<Bytes>> {
+        let file = self.name("memory.limit_in_bytes", "memory.max");
+        let (feature, parse) = (Feature::CgroupFile, cgroup::parse_memory_limit);
+        self.each(|folder| self.parsed(folder, file, feature, context, parse))
+    }
+
+    fn memory(&self, folder: &str, context: &Context<'_>) -> Result<Bytes, Reason> {
+        let file = self.name("memory.usage_in_bytes", "memory.current");
+        self.parsed(folder, file, Feature::CgroupFile, context, only_number).map(Bytes)
+    }
+
+    fn inactive_file(&self, folder: &str, context: &Context<'_>) -> Result<Bytes, Reason> {
+        let parse = cgroup::parse_inactive_file;
+        self.parsed(folder, "memory.stat", Feature::Field, context, parse)
+    }
+
+    /// Times the limit of each level was hit.
+    fn limit_hits(&self, context: &Context<'_>) -> PerLevel<u64> {
+        self.each(|folder| {
+            if self.is_v2() {
+                return self.events(folder, context, cgroup::parse_limit_hits);
+            }
+            self.parsed(folder, "memory.failcnt", Feature::CgroupFile, context, only_number)
+        })
+    }
+
+    fn oom_kills(&self, folder: &str, context: &Context<'_>) -> Result<u64, Reason> {
+        if self.is_v2() {
+            return self.events(folder, context, cgroup::parse_oom_kills);
         }
-        hits.ok_or(Reason::KernelLacks(Feature::CgroupMemoryController))
+        let parse = cgroup::parse_oom_kills;
+        self.parsed(folder, "memory.oom_control", Feature::Field, context, parse)
+    }
+
+    /// Counts of version 2 of one cgroup alone.
+    ///
+    /// `memory.events` adds up the cgroups below too, since Linux 5.2; a kernel without the other
+    /// file is mostly older than that, and its `memory.events` counts the cgroup alone.
+    fn events(
+        &self,
+        folder: &str,
+        context: &Context<'_>,
+        parse: impl Fn(&[u8]) -> Result<u64, ParseError>,
+    ) -> Result<u64, Reason> {
+        let file = |file| self.parsed(folder, file, Feature::CgroupFile, context, &parse);
+        match file("memory.events.local") {
+            Err(Reason::KernelLacks(Feature::CgroupFile)) => file("memory.events"),
+            read => read,
+        }
     }
 }
 
 impl CgroupEnd {
     /// How the quota acted since an earlier end: at the level that was throttled longest.
     pub(super) fn throttled_since(&self, earlier: &Self) -> Observed<Throttling> {
-        let both = self.throttling.clone().zip(earlier.throttling.clone());
-        both.map(|(now, before)| {
-            now.into_iter()
-                .zip(before)
-                .filter_map(|(now, before)| Some(difference(now?, before?)))
-                .max_by_key(|throttling| (throttling.throttled_ms, throttling.periods))
-                .unwrap_or(Throttling { periods: 0, throttled_periods: 0, throttled_ms: 0 })
-        })
+        let longer = |left: Throttling, right: Throttling| {
+            let weight = |throttling: &Throttling| (throttling.throttled_ms, throttling.periods);
+            if weight(&right) > weight(&left) { right } else { left }
+        };
+        let is_something = |throttling: &Throttling| throttling.throttled_periods > 0;
+        self.throttling
+            .clone()
+            .and_then(|now| Ok((now, earlier.throttling.clone()?)))
+            .map(|(now, before)| now.since(&before, difference, longer, is_something))
+            .unwrap_or_else(Observed::Unknown)
+    }
+
+    /// Times a limit of any level was hit since an earlier end.
+    pub(super) fn limit_hits_since(&self, earlier: &Self) -> Observed<u64> {
+        let grown = |now: &u64, before: &u64| now.saturating_sub(*before);
+        self.limit_hits
+            .clone()
+            .and_then(|now| Ok((now, earlier.limit_hits.clone()?)))
+            .map(|(now, before)| now.since(&before, grown, u64::saturating_add, |hits| *hits > 0))
+            .unwrap_or_else(Observed::Unknown)
     }
 }
 
-fn difference(now: Throttling, before: Throttling) -> Throttling {
+fn difference(now: &Throttling, before: &Throttling) -> Throttling {
     Throttling {
         periods: now.periods.saturating_sub(before.periods),
         throttled_periods: now.throttled_periods.saturating_sub(before.throttled_periods),
@@ -257,56 +214,237 @@ fn difference(now: Throttling, before: Throttling) -> Throttling {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instruments::process_files::made_up::{FIRST, OF_A_CONTAINER, PID, machine};
+    use protocol::observed::{Nature, OutOfSight};
 
-    fn mount(controllers: Option<&str>, mount_point: &str) -> CgroupMount {
-        CgroupMount {
-            controllers: controllers.map(|names| names.as_bytes().to_vec()),
-            root: b"/".to_vec(),
-            mount_point: mount_point.to_owned(),
+    /// The cgroups of the one process of a machine that consists of these files.
+    fn levels_of<T>(
+        files: &[(&str, &str)],
+        namespace: &str,
+        look: impl FnOnce(&CgroupEnd) -> T,
+    ) -> T {
+        machine(files, namespace, |context| {
+            let levels = CgroupLevels::of(&ProcessFiles { pid: PID, context });
+            let end = levels.read(context);
+            look(&end)
+        })
+    }
+
+    const V2: (&str, &str) =
+        ("proc/self/mountinfo", "31 22 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+
+    fn unknown<T>(reason: Reason) -> Observed<T> {
+        Observed::Unknown(reason)
+    }
+
+    #[test]
+    fn from_within_a_container_no_limit_is_not_claimed() {
+        let files = [
+            V2,
+            ("proc/7/cgroup", "0::/\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
+            ("sys/fs/cgroup/cpu.max", "max 100000\n"),
+            ("sys/fs/cgroup/cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"),
+            ("sys/fs/cgroup/memory.max", "max\n"),
+            ("sys/fs/cgroup/memory.current", "4096\n"),
+            ("sys/fs/cgroup/memory.events", "high 0\nmax 0\noom_kill 0\n"),
+        ];
+        let above = Reason::OutOfSight(OutOfSight::CgroupsAbove);
+        levels_of(&files, OF_A_CONTAINER, |end| {
+            assert_eq!(end.path, Observed::Known(HostText::new(b"/")));
+            assert_eq!(end.quota_cores, unknown(above.clone()));
+            assert_eq!(end.memory_limit, unknown(above.clone()));
+            assert_eq!(end.throttled_since(end), unknown(above.clone()));
+            assert_eq!(end.limit_hits_since(end), unknown(above));
+            assert_eq!(end.memory, Observed::Known(Bytes(4096)));
+        });
+        // A limit that is seen is one, whatever is above.
+        let mut limited = files;
+        limited[3].1 = "50000 100000\n";
+        limited[5].1 = "8192\n";
+        levels_of(&limited, OF_A_CONTAINER, |end| {
+            assert_eq!(end.quota_cores, Observed::Known(0.5));
+            assert_eq!(end.memory_limit, Observed::Known(Bytes(8192)));
+        });
+        // Without a namespace of its own, a container sees its cgroup's mount only.
+        let mut bound = files;
+        bound[0].1 = "31 22 0:27 /docker/a /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        bound[1].1 = "0::/docker/a\n";
+        levels_of(&bound, FIRST, |end| {
+            let above = Reason::OutOfSight(OutOfSight::CgroupsAbove);
+            assert_eq!(end.quota_cores, unknown(above.clone()));
+            assert_eq!(end.memory_limit, unknown(above));
+        });
+    }
+
+    #[test]
+    fn what_is_out_of_sight_says_why() {
+        let v1 = ("proc/self/mountinfo", "30 22 0:26 / /cpu rw - cgroup cgroup rw,cpu,cpuacct\n");
+        let cases = [
+            (vec![V2, ("proc/7/cgroup", "0::/../../b\n")], OutOfSight::CgroupElsewhere),
+            (vec![V2, ("proc/7/cgroup", "4:memory:/a\n0::/a\n")], OutOfSight::HierarchyNotMounted),
+            (
+                vec![v1, ("proc/7/cgroup", "4:memory:/a\n3:cpu:/\n")],
+                OutOfSight::HierarchyNotMounted,
+            ),
+            (vec![v1, ("proc/7/cgroup", "0::/a\n")], OutOfSight::HierarchyNotMounted),
+            (
+                vec![
+                    ("proc/self/mountinfo", "3 2 0:2 /other /cg rw - cgroup2 cgroup2 rw\n"),
+                    ("proc/7/cgroup", "0::/a\n"),
+                ],
+                OutOfSight::CgroupNotMounted,
+            ),
+        ];
+        for (files, want) in cases {
+            levels_of(&files, OF_A_CONTAINER, |end| {
+                assert_eq!(end.memory_limit, unknown(Reason::OutOfSight(want)), "{files:?}");
+                assert_eq!(end.oom_kills, unknown(Reason::OutOfSight(want)), "{files:?}");
+            });
         }
+        // The mount that shows the whole is taken, wherever it stands.
+        let twice =
+            "3 2 0:2 /a /part rw - cgroup2 cgroup2 rw\n4 2 0:2 / /cg rw - cgroup2 cgroup2 rw\n";
+        let files = [
+            ("proc/self/mountinfo", twice),
+            ("proc/7/cgroup", "0::/a\n"),
+            ("cg/cgroup.controllers", "memory\n"),
+            ("cg/a/cgroup.controllers", "memory\n"),
+            ("cg/a/memory.max", "max\n"),
+        ];
+        levels_of(&files, FIRST, |end| {
+            assert_eq!(end.memory_limit, unknown(Reason::NoLimitSet));
+        });
+    }
+
+    #[test]
+    fn what_is_missing_in_version_two_has_its_own_reason() {
+        let not_enabled = Reason::DoesNotApply(Nature::ControllerNotEnabled);
+        let files = [
+            V2,
+            ("proc/7/cgroup", "0::/a/b\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
+            ("sys/fs/cgroup/a/cgroup.controllers", "cpu memory\n"),
+            ("sys/fs/cgroup/a/memory.max", "8192\n"),
+            // The CPU controller is enabled here, and the kernel has no quotas.
+            ("sys/fs/cgroup/a/b/cgroup.controllers", "cpu\n"),
+            ("sys/fs/cgroup/a/b/cpu.stat", "usage_usec 5\n"),
+        ];
+        levels_of(&files, FIRST, |end| {
+            let no_quota = Reason::KernelLacks(Feature::CgroupCpuQuota);
+            assert_eq!(end.quota_cores, unknown(no_quota.clone()));
+            assert_eq!(end.throttled_since(end), unknown(no_quota));
+            assert_eq!(end.memory, unknown(not_enabled.clone()));
+            assert_eq!(end.oom_kills, unknown(not_enabled));
+            assert_eq!(end.memory_limit, Observed::Known(Bytes(8192)));
+        });
+        let root = [V2, ("proc/7/cgroup", "0::/\n"), files[2]];
+        levels_of(&root, FIRST, |end| {
+            let root = Reason::DoesNotApply(Nature::RootCgroup);
+            assert_eq!(end.quota_cores, unknown(root.clone()));
+            assert_eq!(end.memory, unknown(root));
+        });
+        let lacking = [V2, files[1], (files[2].0, "cpu\n"), (files[3].0, "cpu\n"), files[5]];
+        levels_of(&lacking, FIRST, |end| {
+            let lacks = Reason::KernelLacks(Feature::CgroupMemoryController);
+            assert_eq!(end.memory, unknown(lacks.clone()));
+            assert_eq!(end.memory_limit, unknown(lacks));
+        });
+        let gone = [V2, ("proc/7/cgroup", "0::/a/b (deleted)\n")];
+        levels_of(&gone, FIRST, |end| assert_eq!(end.memory, unknown(Reason::Gone)));
+        levels_of(&[V2], FIRST, |end| {
+            assert_eq!(end.memory, unknown(Reason::KernelLacks(Feature::Cgroups)));
+        });
+    }
+
+    #[test]
+    fn what_is_missing_in_version_one_has_its_own_reason() {
+        let mounts = "30 22 0:26 / /cpu rw - cgroup cgroup rw,cpu\n\
+                      31 22 0:27 / /mem rw - cgroup cgroup rw,memory\n";
+        let files = [
+            ("proc/self/mountinfo", mounts),
+            ("proc/7/cgroup", "4:memory:/a\n3:cpu:/a\n"),
+            ("cpu/cgroup.procs", ""),
+            ("cpu/a/cgroup.procs", ""),
+            ("mem/cgroup.procs", ""),
+            ("mem/a/cgroup.procs", ""),
+            ("mem/a/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n"),
+            ("mem/a/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("mem/memory.limit_in_bytes", "9223372036854771712\n"),
+        ];
+        levels_of(&files, FIRST, |end| {
+            assert_eq!(end.quota_cores, unknown(Reason::KernelLacks(Feature::CgroupCpuQuota)));
+            // Linux 4.13 and later have the line.
+            assert_eq!(end.oom_kills, unknown(Reason::KernelLacks(Feature::Field)));
+            assert_eq!(end.memory_limit, unknown(Reason::NoLimitSet));
+        });
+        let without = [files[0], ("proc/7/cgroup", "3:cpu:/a\n")];
+        levels_of(&without, FIRST, |end| {
+            let lacks = Reason::KernelLacks(Feature::CgroupMemoryController);
+            assert_eq!(end.memory, unknown(lacks));
+        });
+    }
+
+    #[test]
+    fn events_are_of_the_cgroup_alone() {
+        let both = [
+            V2,
+            ("proc/7/cgroup", "0::/a\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/a/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/a/memory.events", "high 1\nmax 20\noom_kill 9\n"),
+            ("sys/fs/cgroup/a/memory.events.local", "high 1\nmax 2\noom_kill 3\n"),
+        ];
+        levels_of(&both, FIRST, |end| {
+            assert_eq!(end.oom_kills, Observed::Known(3));
+            let hits = end.limit_hits.as_ref().unwrap();
+            assert_eq!(hits.levels.first(), Some(&Ok(3)));
+        });
+        levels_of(&both[..5], FIRST, |end| assert_eq!(end.oom_kills, Observed::Known(9)));
     }
 
     #[test]
     fn levels_run_from_the_process_to_the_top() {
-        let text = b"4:memory:/a/b\n3:cpu,cpuacct:/x\n0::/\n";
-        let memberships = cgroup::parse_memberships(text);
-        let mounts = [
-            mount(Some("rw,cpu,cpuacct"), "sys/fs/cgroup/cpu"),
-            mount(None, "sys/fs/cgroup/unified"),
-            mount(Some("rw,memory"), "sys/fs/cgroup/memory"),
+        let mounts = "30 22 0:26 / /cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+                      32 22 0:27 / /unified rw - cgroup2 cgroup2 rw\n\
+                      31 22 0:28 / /mem rw - cgroup cgroup rw,memory\n";
+        let files = [
+            ("proc/self/mountinfo", mounts),
+            ("proc/7/cgroup", "4:memory:/a/b\n3:cpu,cpuacct:/x\n0::/\n"),
+            ("mem/a/b/memory.limit_in_bytes", "9000\n"),
+            ("mem/a/memory.limit_in_bytes", "7000\n"),
+            ("mem/memory.limit_in_bytes", "8000\n"),
+            ("mem/a/b/memory.usage_in_bytes", "6000\n"),
         ];
-        let (path, levels) = find(&memberships, &mounts, b"memory").unwrap();
-        assert_eq!(path.as_str(), "/a/b");
-        assert_eq!(
-            levels.folders,
-            ["sys/fs/cgroup/memory/a/b", "sys/fs/cgroup/memory/a", "sys/fs/cgroup/memory"]
-        );
-        assert!(!levels.is_v2);
-        // A controller that version 1 does not have mounted is looked for in version 2.
-        let (path, levels) = find(&memberships, &mounts, b"io").unwrap();
-        assert_eq!((path.as_str(), levels.is_v2), ("/", true));
-        assert_eq!(levels.folders, ["sys/fs/cgroup/unified"]);
+        levels_of(&files, FIRST, |end| {
+            assert_eq!(end.path, Observed::Known(HostText::new(b"/x")));
+            assert_eq!(end.memory_limit, Observed::Known(Bytes(7000)));
+            assert_eq!(end.memory, Observed::Known(Bytes(6000)));
+        });
     }
 
     #[test]
     fn the_level_that_was_throttled_longest_is_reported() {
-        let end = |times: [u64; 2]| CgroupEnd {
-            path: Observed::Known(HostText::new(b"/a")),
-            throttling: Observed::Known(
-                times
-                    .map(|throttled_ms| {
-                        Some(Throttling { periods: 10, throttled_periods: 1, throttled_ms })
-                    })
-                    .to_vec(),
-            ),
-            quota_cores: Observed::Unknown(Reason::NoLimitSet),
-            memory: Observed::Unknown(Reason::NoLimitSet),
-            inactive_file: Observed::Unknown(Reason::NoLimitSet),
-            memory_limit: Observed::Unknown(Reason::NoLimitSet),
-            limit_hits: Observed::Known(0),
-            oom_kills: Observed::Known(0),
+        let end = |times: [u64; 2]| {
+            let throttling =
+                |throttled_ms| Ok(Throttling { periods: 10, throttled_periods: 1, throttled_ms });
+            CgroupEnd {
+                path: Observed::Known(HostText::new(b"/a")),
+                throttling: Ok(PerLevel { levels: times.map(throttling).to_vec(), is_cut: false }),
+                quota_cores: unknown(Reason::NoLimitSet),
+                memory: unknown(Reason::NoLimitSet),
+                inactive_file: unknown(Reason::NoLimitSet),
+                memory_limit: unknown(Reason::NoLimitSet),
+                limit_hits: Err(Reason::NoLimitSet),
+                oom_kills: Observed::Known(0),
+            }
         };
-        let found = end([5, 900]).throttled_since(&end([4, 100]));
+        // The periods are the same at both ends, so nothing tells that it was stopped.
+        let mut last = end([5, 900]);
+        for level in last.throttling.as_mut().unwrap().levels.iter_mut().flatten() {
+            level.throttled_periods = 2;
+        }
+        let found = last.throttled_since(&end([4, 100]));
         assert_eq!(found.known().unwrap().throttled_ms, 800);
     }
 }

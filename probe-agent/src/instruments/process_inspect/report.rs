@@ -311,7 +311,7 @@ impl Ends<'_> {
             working_set_bytes: working_set
                 .map(|(all, inactive)| Bytes(all.0.saturating_sub(inactive.0))),
             memory_limit_bytes: now.memory_limit.clone(),
-            memory_limit_hits: growth(&now.limit_hits, &before.limit_hits),
+            memory_limit_hits: now.limit_hits_since(before),
             oom_kills: growth(&now.oom_kills, &before.oom_kills),
         }
     }

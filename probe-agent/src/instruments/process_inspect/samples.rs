@@ -201,7 +201,8 @@ impl<'c, 's> Sampler<'c, 's> {
             | Reason::TimedOut
             | Reason::Failed { .. }
             | Reason::NotUnderstood(_)
-            | Reason::EmptyWindow => Unreadable::Missing,
+            | Reason::EmptyWindow
+            | Reason::OutOfSight(_) => Unreadable::Missing,
         })
     }
 

@@ -108,7 +108,7 @@ impl Scanner {
         };
         context.root.list_ids(".", &mut self.pids).map_err(|error| AgentError::Unreadable {
             path: HostText::new(b"/proc"),
-            reason: error.reason(Feature::Field, 0),
+            reason: error.reason_of_file(Feature::Field),
         })?;
         scan.samples.reserve_exact(self.pids.len());
         scan.names.reserve_exact(self.pids.len() * 12);
@@ -138,7 +138,7 @@ impl Scanner {
         let text = match context.root.read_proc_once(&self.path, &mut self.buffer) {
             Ok(text) => text,
             Err(error) if error.is_of_the_agent() => {
-                let reason = error.reason(Feature::Field, 0);
+                let reason = error.reason_of_file(Feature::Field);
                 return Err(AgentError::Unreadable { path: HostText::new(b"/proc"), reason });
             }
             Err(_) => {
