@@ -1,5 +1,7 @@
 //! One file for each instrument: open sources, run, reduce, report.
 
+#[cfg(test)]
+mod fake;
 mod ownership;
 mod process_files;
 mod process_inspect;

@@ -76,6 +76,7 @@ impl ReadError {
                 agent_uid: rustix::process::geteuid().as_raw(),
             }),
             Errno::MFILE => Reason::OpenFilesLimit { limit: open_files::limit() },
+            TOO_LONG => Reason::TooLong,
             errno => Reason::Failed { errno: errno.raw_os_error() },
         }
     }
@@ -95,13 +96,16 @@ impl ReadError {
 const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
 /// The longest text read from one file. Kernel files that matter here are far shorter; a longer
-/// one is cut rather than let it fill memory.
+/// one is refused, because a text without its end is another text.
 pub const MAX_FILE_BYTES: usize = 4 << 20;
 
 /// Descriptors that are never used up by files that are kept open: three standard ones, the roots,
 /// one for each call that may run at the same time, and some to spare. Without one the next read
 /// would fail, also of another call.
 const NEVER_KEPT: u64 = 16;
+
+/// Stands for a file that is longer than the room for it. No read of a kernel file fails so.
+const TOO_LONG: Errno = Errno::FBIG;
 
 impl Root {
     /// The machine the agent runs on.
@@ -166,7 +170,7 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// What the kernel answered.
+    /// What the kernel answered, or that the file fills the room and may go on.
     pub fn read_proc_once<'b>(
         &self,
         path: &str,
@@ -175,7 +179,7 @@ impl Root {
         let file =
             rustix::fs::openat(&self.proc, path, READ_FLAGS, Mode::empty()).map_err(ReadError)?;
         let length = rustix::io::read(&file, &mut *buffer).map_err(ReadError)?;
-        Ok(buffer.get(..length).unwrap_or_default())
+        whole_piece(buffer, length)
     }
 
     /// Opens a file of `/proc` to be read again and again. The kernel makes its content anew for
@@ -285,25 +289,34 @@ impl KeptFile {
     ///
     /// # Errors
     ///
-    /// What the kernel answered; `ESRCH` once the process or thread has ended.
+    /// What the kernel answered; `ESRCH` once the process or thread has ended. Or that the file
+    /// fills the room and may go on.
     pub fn read<'b>(&self, buffer: &'b mut [u8]) -> Result<&'b [u8], ReadError> {
         let length = rustix::io::pread(&self.file, &mut *buffer, 0).map_err(ReadError)?;
+        whole_piece(buffer, length)
+    }
+}
+
+fn whole_piece(buffer: &[u8], length: usize) -> Result<&[u8], ReadError> {
+    if length < buffer.len() {
         Ok(buffer.get(..length).unwrap_or_default())
+    } else {
+        Err(ReadError(TOO_LONG))
     }
 }
 
 fn read_at(folder: &OwnedFd, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
     let file = rustix::fs::openat(folder, path, READ_FLAGS, Mode::empty()).map_err(ReadError)?;
     buffer.clear();
-    while buffer.len() < MAX_FILE_BYTES {
+    while buffer.len() <= MAX_FILE_BYTES {
         buffer.reserve(4096);
         match rustix::io::read(&file, rustix::buffer::spare_capacity(buffer)) {
-            Ok(0) => break,
+            Ok(0) => return Ok(()),
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(ReadError(errno)),
         }
     }
-    Ok(())
+    Err(ReadError(TOO_LONG))
 }
 
 /// Looks for a cgroup namespace other than the first one, whose number is the same in all kernels

@@ -100,8 +100,8 @@ pub enum Reason {
     /// The stored result holds what was read for every process, not what was read for the rows
     /// that were shown.
     NotStored,
-    /// The read did not return in time.
-    TimedOut,
+    /// The file is longer than what is read of one; its end may say anything.
+    TooLong,
     /// The read failed with this error number.
     Failed {
         /// `errno` as the kernel gave it.
@@ -251,7 +251,7 @@ impl Reason {
             | Self::NoLimitSet
             | Self::Gone
             | Self::DoesNotApply(_)
-            | Self::TimedOut
+            | Self::TooLong
             | Self::Failed { .. }
             | Self::NotUnderstood(_) => None,
         }
@@ -272,7 +272,7 @@ impl fmt::Display for Reason {
             }
             Self::NoBaseline => f.write_str("not read at the start of the window"),
             Self::NotStored => f.write_str("not part of the stored result"),
-            Self::TimedOut => f.write_str("the read did not return in time"),
+            Self::TooLong => f.write_str("the file is longer than what is read of one"),
             Self::Failed { errno } => write!(f, "the read failed with error number {errno}"),
             Self::NotUnderstood(text) => write!(f, "the kernel's text was not understood: {text}"),
             Self::EmptyWindow => f.write_str("the window was too short for a rate"),

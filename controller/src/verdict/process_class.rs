@@ -411,7 +411,7 @@ mod tests {
     fn evidence_holds_no_number_that_was_not_measured() {
         let waits = [(WaitKind::Storage, State::UninterruptibleSleep, 90.0)];
         let mut report = process(2.0, 3.0, 0.0, &waits);
-        report.io.storage_read_bytes_per_s = Observed::Unknown(Reason::TimedOut);
+        report.io.storage_read_bytes_per_s = Observed::Unknown(Reason::NoBaseline);
         report.io.storage_write_bytes_per_s = rate(25_062_400);
         assert!(
             concluded(&report).because[0].ends_with(
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_said() {
         let mut report = process(10.0, 5.0, 0.0, &[RUNNING]);
-        report.cpu.run_delay_pct = Observed::Unknown(Reason::TimedOut);
+        report.cpu.run_delay_pct = Observed::Unknown(Reason::NoBaseline);
         let conclusion = concluded(&report);
         assert!(
             conclusion.cannot_tell.iter().any(|line| line.starts_with("starved_of_cpu: ")),

@@ -13,9 +13,6 @@ pub(super) struct ProcessFiles<'c, 's> {
     pub(super) context: &'c Context<'s>,
 }
 
-/// Room for a file that the kernel prints in one piece.
-const PIECE_BYTES: usize = 4096;
-
 impl ProcessFiles<'_, '_> {
     /// Input and output, of all threads.
     pub(super) fn io(&self) -> Result<pid_io::PidIo, Reason> {
@@ -86,17 +83,16 @@ impl ProcessFiles<'_, '_> {
         Ok(tids)
     }
 
-    /// Reads a file that the kernel prints in one piece, and parses it.
+    /// Reads a whole file and parses it. One page is not enough for all: `status` lists every
+    /// supplementary group, of which there may be 65,536.
     pub(super) fn parsed<T>(
         &self,
         file: &str,
         feature: Feature,
         parse: impl FnOnce(&[u8]) -> Result<T, ParseError>,
     ) -> Result<T, Reason> {
-        let mut room = [0; PIECE_BYTES];
-        let read = self.context.root.read_proc_once(&format!("{}/{file}", self.pid), &mut room);
-        let text = read.map_err(|error| self.reason(error, feature))?;
-        parse(text).map_err(|error| Reason::NotUnderstood(error.shown()))
+        let text = self.whole(file, feature)?;
+        parse(&text).map_err(|error| Reason::NotUnderstood(error.shown()))
     }
 
     /// Reads a whole file of any length.
@@ -170,5 +166,37 @@ pub(super) mod made_up {
         let (root, artifacts) = (Root::at(folder.path()).unwrap(), Mutex::default());
         let limits = (RequestId(1), Budget::default(), Arc::new(Withdrawal::default()));
         look(&Context::new(&root, &artifacts, &Nobody, limits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instruments::fake::FakeMachine;
+
+    #[test]
+    fn a_file_longer_than_a_page_is_read_to_its_end() {
+        let machine = FakeMachine::new();
+        let groups = "100000 ".repeat(20_000);
+        let text = format!(
+            "Groups:\t{groups}\nvoluntary_ctxt_switches:\t8\nnonvoluntary_ctxt_switches:\t9\n"
+        );
+        machine.write("7/status", text);
+        let context = machine.context();
+        let files = ProcessFiles { pid: 7, context: &context };
+        let lines = files.parsed("status", Feature::Field, pid_status::parse_switches).unwrap();
+        assert_eq!((lines.voluntary, lines.involuntary), (8, 9));
+    }
+
+    #[test]
+    fn a_file_without_end_is_refused_and_not_cut() {
+        let machine = FakeMachine::new();
+        machine.write("7/status", vec![b'x'; 5 << 20]);
+        let context = machine.context();
+        let files = ProcessFiles { pid: 7, context: &context };
+        assert_eq!(files.whole("status", Feature::Field), Err(Reason::TooLong));
+        let mut room = [0; 64];
+        let cut = context.root.read_proc_once("7/status", &mut room).unwrap_err();
+        assert_eq!(cut.reason(Feature::Field, 0), Reason::TooLong);
     }
 }

@@ -26,7 +26,7 @@ const SAMPLED_THREADS: usize = 64;
 const PAUSE: Duration = Duration::from_millis(43);
 
 /// Room for one line of a thread's `stat`.
-const LINE_BYTES: usize = 1024;
+const LINE_BYTES: usize = 2048;
 
 /// Looks at most, in a long window.
 const MOST_LOOKS: u32 = 100;
@@ -198,7 +198,7 @@ impl<'c, 's> Sampler<'c, 's> {
             | Reason::TooCostly { .. }
             | Reason::NoBaseline
             | Reason::NotStored
-            | Reason::TimedOut
+            | Reason::TooLong
             | Reason::Failed { .. }
             | Reason::NotUnderstood(_)
             | Reason::EmptyWindow
