@@ -7,6 +7,7 @@ mod process_files;
 mod process_inspect;
 mod process_list;
 mod self_test;
+mod thread_accounts;
 
 use crate::call::Context;
 use protocol::{

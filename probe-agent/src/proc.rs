@@ -244,7 +244,8 @@ impl Root {
         Ok(())
     }
 
-    /// The user who owns a process, by the owner of its folder.
+    /// The user who owns a process, or a thread, by the owner of its folder: `PID`, or
+    /// `PID/task/TID`.
     ///
     /// The folder is readable to everyone, and its owner is the effective user even of a process
     /// that may not be dumped (`task_dump_owner` in `fs/proc/base.c`).
@@ -252,9 +253,8 @@ impl Root {
     /// # Errors
     ///
     /// What the kernel answered, mostly that the process ended.
-    pub fn owner_uid(&self, pid: u32) -> Result<u32, ReadError> {
-        let status =
-            rustix::fs::statat(&self.proc, pid.to_string(), AtFlags::empty()).map_err(ReadError)?;
+    pub fn owner_uid(&self, folder: &str) -> Result<u32, ReadError> {
+        let status = rustix::fs::statat(&self.proc, folder, AtFlags::empty()).map_err(ReadError)?;
         Ok(status.st_uid)
     }
 }

@@ -97,6 +97,12 @@ pub enum Reason {
     },
     /// It was not read at the start of the window, so no difference can be formed.
     NoBaseline,
+    /// Threads ended, and the kernel forgets a thread's account with it.
+    ThreadsEnded,
+    /// The kernel's count grew by the whole lives of children that ended.
+    ChildrenReaped,
+    /// The kernel's counter is smaller than it was.
+    SteppedBack,
     /// The stored result holds what was read for every process, not what was read for the rows
     /// that were shown.
     NotStored,
@@ -243,6 +249,9 @@ impl Reason {
             }
             Self::TooCostly { .. } => Some("ask process_inspect about the one process".to_owned()),
             Self::NotStored | Self::NoBaseline => Some("measure again".to_owned()),
+            Self::ThreadsEnded => {
+                Some("ask for a shorter window, in which fewer threads end".to_owned())
+            }
             Self::EmptyWindow => Some("ask for a longer window".to_owned()),
             Self::OpenFilesLimit { .. } => {
                 Some("raise the hard limit of open files of this login (`ulimit -Hn`)".to_owned())
@@ -250,6 +259,8 @@ impl Reason {
             Self::KernelLacks(_)
             | Self::NoLimitSet
             | Self::Gone
+            | Self::ChildrenReaped
+            | Self::SteppedBack
             | Self::DoesNotApply(_)
             | Self::TooLong
             | Self::Failed { .. }
@@ -271,6 +282,13 @@ impl fmt::Display for Reason {
                 write!(f, "too costly: {count} to read, at most {limit} are read here")
             }
             Self::NoBaseline => f.write_str("not read at the start of the window"),
+            Self::ThreadsEnded => {
+                f.write_str("threads ended in the window and took their account with them")
+            }
+            Self::ChildrenReaped => f.write_str(
+                "children ended in the window, and the kernel's count has their whole lives in it",
+            ),
+            Self::SteppedBack => f.write_str("the kernel's counter is smaller than it was"),
             Self::NotStored => f.write_str("not part of the stored result"),
             Self::TooLong => f.write_str("the file is longer than what is read of one"),
             Self::Failed { errno } => write!(f, "the read failed with error number {errno}"),

@@ -29,7 +29,7 @@ impl Users {
 
     /// The user of a process, by name where it has one.
     pub(super) fn of(&mut self, pid: u32, context: &Context<'_>) -> Observed<HostText> {
-        match context.root.owner_uid(pid) {
+        match context.root.owner_uid(&pid.to_string()) {
             Ok(uid) => Observed::Known(self.name(uid)),
             Err(error) if error.is_gone() => Observed::Unknown(Reason::Gone),
             Err(error) => Observed::Unknown(error.reason(Feature::Field, 0)),

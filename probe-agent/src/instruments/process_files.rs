@@ -2,7 +2,13 @@
 
 use crate::{
     call::Context,
-    proc::{ReadError, parse::ParseError, pid_io, pid_status, schedstat},
+    instruments::thread_accounts::{Accounts, ThreadId},
+    proc::{
+        ReadError,
+        parse::ParseError,
+        pid_io,
+        pid_stat::{self, PidStat},
+    },
 };
 use protocol::observed::{Feature, Reason};
 
@@ -19,67 +25,50 @@ impl ProcessFiles<'_, '_> {
         self.parsed("io", Feature::IoAccounting, pid_io::parse)
     }
 
-    /// Running time and run delay, summed over the threads that there are now.
-    pub(super) fn schedstat(
+    /// Reads a file of every thread and parses it: the process's own file would be the first
+    /// thread's only.
+    ///
+    /// A thread that ends while it is looked at is left out, as if it had ended before.
+    pub(super) fn of_threads<T>(
         &self,
-        threads: u32,
+        (file, feature): (&str, Feature),
+        process: &PidStat<'_>,
         most_threads: u32,
-    ) -> Result<schedstat::SchedStat, Reason> {
-        let mut sum = schedstat::SchedStat::default();
-        self.over_threads(
-            "schedstat",
-            Feature::SchedulerStatistics,
-            threads,
-            most_threads,
-            |text| schedstat::parse(text).map(|thread| sum.add(&thread)),
-        )?;
-        Ok(sum)
-    }
-
-    /// Context switches, summed over the threads that there are now.
-    pub(super) fn switches(
-        &self,
-        threads: u32,
-        most_threads: u32,
-    ) -> Result<pid_status::SwitchLines, Reason> {
-        let mut sum = pid_status::SwitchLines::default();
-        self.over_threads("status", Feature::Field, threads, most_threads, |text| {
-            pid_status::parse_switches(text).map(|thread| sum.add(&thread))
-        })?;
-        Ok(sum)
-    }
-
-    /// Reads a file that is one thread's, for every thread: the process's own file would be the
-    /// first thread's only.
-    fn over_threads(
-        &self,
-        file: &str,
-        feature: Feature,
-        threads: u32,
-        most_threads: u32,
-        mut add: impl FnMut(&[u8]) -> Result<(), ParseError>,
-    ) -> Result<(), Reason> {
-        if threads <= 1 {
-            return self.parsed(file, feature, add);
+        parse: impl Fn(&[u8]) -> Result<T, ParseError>,
+    ) -> Result<Accounts<T>, Reason> {
+        if process.threads <= 1 {
+            let id = ThreadId { tid: self.pid, start_ticks: process.start_ticks };
+            return Ok(Accounts::from([(id, self.parsed(file, feature, parse).into())]));
         }
-        if threads > most_threads {
-            return Err(Reason::TooCostly { count: threads.into(), limit: most_threads.into() });
+        if process.threads > most_threads {
+            let (count, limit) = (process.threads.into(), most_threads.into());
+            return Err(Reason::TooCostly { count, limit });
         }
+        let mut accounts = Accounts::new();
         for tid in self.thread_ids()? {
-            match self.parsed(&format!("task/{tid}/{file}"), feature, &mut add) {
-                // A thread that ended took its count with it; the others still count.
-                Ok(()) | Err(Reason::Gone | Reason::KernelLacks(_)) => {}
-                Err(reason) => return Err(reason),
+            let Ok(start_ticks) = self.start_of_thread(tid) else { continue };
+            match self.parsed(&format!("task/{tid}/{file}"), feature, &parse) {
+                Err(Reason::Gone) => {}
+                read => {
+                    accounts.insert(ThreadId { tid, start_ticks }, read.into());
+                }
             }
         }
-        Ok(())
+        Ok(accounts)
+    }
+
+    fn start_of_thread(&self, tid: u32) -> Result<u64, Reason> {
+        self.parsed(&format!("task/{tid}/stat"), Feature::Field, |text| {
+            pid_stat::parse(text).map(|stat| stat.start_ticks)
+        })
     }
 
     /// The threads that there are now.
     pub(super) fn thread_ids(&self) -> Result<Vec<u32>, Reason> {
         let mut tids = Vec::new();
-        let listed = self.context.root.list_ids(&format!("{}/task", self.pid), &mut tids);
-        listed.map_err(|error| self.reason(error, Feature::Field))?;
+        let folder = format!("{}/task", self.pid);
+        let listed = self.context.root.list_ids(&folder, &mut tids);
+        listed.map_err(|error| self.reason(&folder, error, Feature::Field))?;
         Ok(tids)
     }
 
@@ -98,17 +87,19 @@ impl ProcessFiles<'_, '_> {
     /// Reads a whole file of any length.
     pub(super) fn whole(&self, file: &str, feature: Feature) -> Result<Vec<u8>, Reason> {
         let mut text = Vec::new();
+        let path = format!("{}/{file}", self.pid);
         self.context
             .root
-            .read_proc(&format!("{}/{file}", self.pid), &mut text)
-            .map_err(|error| self.reason(error, feature))?;
+            .read_proc(&path, &mut text)
+            .map_err(|error| self.reason(&path, error, feature))?;
         Ok(text)
     }
 
-    /// A file that is missing although the process is there is one that the kernel lacks; else the
-    /// process has ended.
-    pub(super) fn reason(&self, error: ReadError, feature: Feature) -> Reason {
-        match self.context.root.owner_uid(self.pid) {
+    /// A file that is missing although the folder of its process, or its thread, is there is one
+    /// that the kernel lacks; else the process, or the thread, has ended.
+    pub(super) fn reason(&self, path: &str, error: ReadError, feature: Feature) -> Reason {
+        let folder = path.rsplit_once('/').map_or(path, |(folder, _)| folder);
+        match self.context.root.owner_uid(folder) {
             Ok(owner_uid) => error.reason(feature, owner_uid),
             Err(_) => Reason::Gone,
         }
@@ -172,7 +163,7 @@ pub(super) mod made_up {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instruments::fake::FakeMachine;
+    use crate::{instruments::fake::FakeMachine, proc::pid_status};
 
     #[test]
     fn a_file_longer_than_a_page_is_read_to_its_end() {

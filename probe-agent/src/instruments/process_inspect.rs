@@ -6,6 +6,7 @@ mod cgroup_levels;
 mod end;
 mod report;
 mod samples;
+mod threads;
 
 use crate::{
     call::Context,
@@ -33,7 +34,7 @@ impl Collect for ProcessInspect {
         let started = Instant::now();
         let began = clock::monotonic();
         let first = End::read(&files, &levels)?;
-        let mut sampler = Sampler::new(files, first.threads.keys().copied());
+        let mut sampler = Sampler::new(files, first.threads.keys().map(|id| id.tid));
         while let Some(at) = sampler.next_at(started.elapsed(), window) {
             context.wait_until(started, at, window)?;
             sampler.look();

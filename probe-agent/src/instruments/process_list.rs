@@ -73,7 +73,7 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
     }
     context.wait_until(started, window, window)?;
     let last = scanner.pass(context)?;
-    let mut changes = Changes::between(&first, &last);
+    let mut changes = Changes::between(&first, &last, scanner.column());
     groups::assign(request.group_by, &mut changes, context)?;
     let measured = Measured {
         window_ms: u64::try_from(last.began.saturating_sub(first.began).as_millis())
@@ -96,7 +96,7 @@ fn likely_rows(
     const SPARE: usize = 16;
     const MOST: usize = 400;
     let early = scanner.pass(context)?;
-    let changes = Changes::between(first, &early);
+    let changes = Changes::between(first, &early, scanner.column());
     let wanted = (request.offset as usize).saturating_add(request.limit as usize);
     let many = wanted.saturating_mul(2).saturating_add(SPARE).min(MOST);
     let weight = |change: &change::Change| change.weight(request.sort);

@@ -3,7 +3,10 @@
 //! Source: `/proc/PID/io`, Linux 2.6.20 and later.
 //! Kernel reference: `do_io_accounting` in `fs/proc/base.c`, `Documentation/filesystems/proc.rst`.
 //! Missing without `CONFIG_TASK_IO_ACCOUNTING`. Mode 0400: refused for other users' processes.
-//! Counts all threads of the process, ended ones included.
+//!
+//! `/proc/PID/io` counts all threads of the process, ended ones included, and the whole life of
+//! every child that it waited for (`wait_task_zombie` in `kernel/exit.c` adds the child's count to
+//! the parent's). `/proc/PID/task/TID/io` counts one thread and nothing else.
 
 use super::parse::{ParseError, number_of};
 
@@ -28,6 +31,33 @@ pub struct PidIo {
     /// Bytes made dirty on their way to storage; counted when written to the cache, not to a disk.
     #[doc(alias = "write_bytes")]
     pub storage_write_bytes: u64,
+}
+
+impl PidIo {
+    /// What happened since an earlier read; `None` when a counter is smaller than it was.
+    pub fn since(&self, earlier: &Self) -> Option<Self> {
+        Some(Self {
+            read_calls_bytes: self.read_calls_bytes.checked_sub(earlier.read_calls_bytes)?,
+            write_calls_bytes: self.write_calls_bytes.checked_sub(earlier.write_calls_bytes)?,
+            read_calls: self.read_calls.checked_sub(earlier.read_calls)?,
+            write_calls: self.write_calls.checked_sub(earlier.write_calls)?,
+            storage_read_bytes: self.storage_read_bytes.checked_sub(earlier.storage_read_bytes)?,
+            storage_write_bytes: self
+                .storage_write_bytes
+                .checked_sub(earlier.storage_write_bytes)?,
+        })
+    }
+
+    /// Adds another thread's.
+    pub const fn add(&mut self, other: &Self) {
+        self.read_calls_bytes = self.read_calls_bytes.saturating_add(other.read_calls_bytes);
+        self.write_calls_bytes = self.write_calls_bytes.saturating_add(other.write_calls_bytes);
+        self.read_calls = self.read_calls.saturating_add(other.read_calls);
+        self.write_calls = self.write_calls.saturating_add(other.write_calls);
+        self.storage_read_bytes = self.storage_read_bytes.saturating_add(other.storage_read_bytes);
+        self.storage_write_bytes =
+            self.storage_write_bytes.saturating_add(other.storage_write_bytes);
+    }
 }
 
 /// Parses the file.

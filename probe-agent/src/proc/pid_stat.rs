@@ -27,9 +27,15 @@ pub struct PidStat<'t> {
     /// Field 10.
     #[doc(alias = "minflt")]
     pub minor_faults: u64,
+    /// Field 11: of children that were waited for.
+    #[doc(alias = "cminflt")]
+    pub children_minor_faults: u64,
     /// Field 12.
     #[doc(alias = "majflt")]
     pub major_faults: u64,
+    /// Field 13: of children that were waited for.
+    #[doc(alias = "cmajflt")]
+    pub children_major_faults: u64,
     /// Field 14, clock ticks. For a process: of all its threads, ended ones included.
     #[doc(alias = "utime")]
     pub user_ticks: u64,
@@ -48,9 +54,20 @@ pub struct PidStat<'t> {
     /// Field 24, pages.
     #[doc(alias = "rss")]
     pub resident_pages: u64,
-    /// Field 42, clock ticks, `None` before Linux 2.6.18. 0 also when delay accounting is off.
+    /// Field 42, clock ticks, `None` before Linux 2.6.18. 0 also when delay accounting is off. Of
+    /// one thread, the first one for `/proc/PID/stat`.
     #[doc(alias = "delayacct_blkio_ticks")]
     pub block_delay_ticks: Option<u64>,
+}
+
+/// What the kernel added to a process when it waited for its children: of each, its whole life.
+///
+/// A child that lived has at least one page fault, so two of these differ when one was waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reaped {
+    minor_faults: u64,
+    major_faults: u64,
+    ticks: u64,
 }
 
 /// `PF_KTHREAD` in `include/linux/sched.h`: a thread of the kernel.
@@ -61,6 +78,15 @@ impl PidStat<'_> {
     /// have emptied its own.
     pub const fn is_kernel_thread(&self) -> bool {
         self.flags & PF_KTHREAD != 0
+    }
+
+    /// What its children left it.
+    pub const fn reaped(&self) -> Reaped {
+        Reaped {
+            minor_faults: self.children_minor_faults,
+            major_faults: self.children_major_faults,
+            ticks: self.children_ticks,
+        }
     }
 }
 
@@ -82,8 +108,10 @@ pub fn parse(text: &[u8]) -> Result<PidStat<'_>, ParseError> {
     let parent_pid = narrow(number(next(0, "parent")?, 1)?)?;
     let flags = narrow(number(next(4, "flags")?, 1)?)?;
     let minor_faults = number(next(0, "minor faults")?, 1)?;
-    let major_faults = number(next(1, "major faults")?, 1)?;
-    let user_ticks = number(next(1, "user time")?, 1)?;
+    let children_minor_faults = signed(next(0, "children's minor faults")?)?;
+    let major_faults = number(next(0, "major faults")?, 1)?;
+    let children_major_faults = signed(next(0, "children's major faults")?)?;
+    let user_ticks = number(next(0, "user time")?, 1)?;
     let system_ticks = number(next(0, "system time")?, 1)?;
     let children_user_ticks = signed(next(0, "children's user time")?)?;
     let children_system_ticks = signed(next(0, "children's system time")?)?;
@@ -98,7 +126,9 @@ pub fn parse(text: &[u8]) -> Result<PidStat<'_>, ParseError> {
         parent_pid,
         flags,
         minor_faults,
+        children_minor_faults,
         major_faults,
+        children_major_faults,
         user_ticks,
         system_ticks,
         children_ticks: children_user_ticks.saturating_add(children_system_ticks),
@@ -147,6 +177,7 @@ mod tests {
         assert_eq!(stat.pid, 4711);
         assert_eq!((stat.state, stat.parent_pid, stat.threads), (b'R', 1, 3));
         assert_eq!((stat.minor_faults, stat.major_faults), (120, 3));
+        assert_eq!((stat.children_minor_faults, stat.children_major_faults), (7, 9));
         assert_eq!((stat.user_ticks, stat.system_ticks, stat.children_ticks), (250, 50, 11));
         assert_eq!((stat.start_ticks, stat.resident_pages), (88_210, 512));
         assert_eq!(stat.block_delay_ticks, Some(42));

@@ -46,12 +46,12 @@ impl SwitchLines {
         self.voluntary.saturating_add(self.involuntary)
     }
 
-    /// What happened since an earlier read.
-    pub const fn since(&self, earlier: &Self) -> Self {
-        Self {
-            voluntary: self.voluntary.saturating_sub(earlier.voluntary),
-            involuntary: self.involuntary.saturating_sub(earlier.involuntary),
-        }
+    /// What happened since an earlier read; `None` when a counter is smaller than it was.
+    pub fn since(&self, earlier: &Self) -> Option<Self> {
+        Some(Self {
+            voluntary: self.voluntary.checked_sub(earlier.voluntary)?,
+            involuntary: self.involuntary.checked_sub(earlier.involuntary)?,
+        })
     }
 }
 

@@ -22,13 +22,13 @@ pub struct SchedStat {
 }
 
 impl SchedStat {
-    /// What happened since an earlier read.
-    pub const fn since(&self, earlier: &Self) -> Self {
-        Self {
-            running_ns: self.running_ns.saturating_sub(earlier.running_ns),
-            run_delay_ns: self.run_delay_ns.saturating_sub(earlier.run_delay_ns),
-            switches: self.switches.saturating_sub(earlier.switches),
-        }
+    /// What happened since an earlier read; `None` when a counter is smaller than it was.
+    pub fn since(&self, earlier: &Self) -> Option<Self> {
+        Some(Self {
+            running_ns: self.running_ns.checked_sub(earlier.running_ns)?,
+            run_delay_ns: self.run_delay_ns.checked_sub(earlier.run_delay_ns)?,
+            switches: self.switches.checked_sub(earlier.switches)?,
+        })
     }
 
     /// Adds another thread's.

@@ -3,6 +3,7 @@
 use super::{
     cgroup_levels::{CgroupEnd, CgroupLevels},
     missing,
+    threads::{self, Threads},
 };
 use crate::{
     call::Context,
@@ -14,10 +15,9 @@ use crate::{
         limits,
         parse::{fields, only_number},
         pid_io::PidIo,
-        pid_stat::{self, PidStat},
-        pid_status::{self, MemoryLines, SwitchLines},
+        pid_stat::{self, PidStat, Reaped},
+        pid_status::{self, MemoryLines},
         pressure,
-        schedstat::{self, SchedStat},
     },
 };
 use protocol::{
@@ -27,17 +27,18 @@ use protocol::{
     observed::{Feature, Nature, Observed, Reason, Switch},
 };
 use rustix::io::Errno;
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 /// One end of the window.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) line: Line,
-    /// By thread id.
-    pub(super) threads: BTreeMap<u32, Observed<SchedStat>>,
-    pub(super) switches: Observed<SwitchLines>,
+    pub(super) threads: Threads,
     pub(super) memory: Observed<MemoryLines>,
+    /// Of the process. The kernel counts in it what its children did, once they were waited for.
     pub(super) io: Observed<PidIo>,
+    /// What its children left it, read before everything else and after it.
+    pub(super) reaped: [Reaped; 2],
     pub(super) open_files: Observed<u64>,
     pub(super) open_files_limit: Observed<u64>,
     pub(super) cgroup: CgroupEnd,
@@ -70,7 +71,6 @@ pub(super) struct Ticks {
     pub(super) user: u64,
     pub(super) system: u64,
     pub(super) children: u64,
-    pub(super) block_delay: Option<u64>,
 }
 
 impl Line {
@@ -88,16 +88,12 @@ impl Line {
                 user: stat.user_ticks,
                 system: stat.system_ticks,
                 children: stat.children_ticks,
-                block_delay: stat.block_delay_ticks,
             },
             minor_faults: stat.minor_faults,
             major_faults: stat.major_faults,
         }
     }
 }
-
-/// Threads whose context switches are read; a file of 1.4 KB each, twice.
-const SWITCH_THREADS: u32 = 64;
 
 impl End {
     /// Reads one end of the window.
@@ -111,12 +107,17 @@ impl End {
     ) -> Result<Self, AgentError> {
         let context = files.context;
         context.check()?;
-        let line = files
-            .parsed("stat", Feature::Field, |text| Ok(Line::of(&pid_stat::parse(text)?)))
-            .map_err(|reason| missing(files.pid, reason))?;
+        let read_line = || {
+            files
+                .parsed("stat", Feature::Field, |text| {
+                    let stat = pid_stat::parse(text)?;
+                    Ok((Line::of(&stat), stat.reaped()))
+                })
+                .map_err(|reason| missing(files.pid, reason))
+        };
+        let (line, reaped) = read_line()?;
         Ok(Self {
-            threads: threads(files)?,
-            switches: files.switches(line.threads, SWITCH_THREADS).into(),
+            threads: threads::read(files)?,
             memory: memory(files, &line),
             io: files.io().into(),
             open_files: open_files(files),
@@ -126,30 +127,10 @@ impl End {
             cpu_pressure: some_waited("pressure/cpu", context),
             io_pressure: some_waited("pressure/io", context),
             memory_pressure: some_waited("pressure/memory", context),
+            reaped: [reaped, read_line()?.1],
             line,
         })
     }
-}
-
-/// The scheduler's account of every thread. Their number does not matter: one read each.
-fn threads(files: &ProcessFiles<'_, '_>) -> Result<BTreeMap<u32, Observed<SchedStat>>, AgentError> {
-    const CHECK_EVERY: usize = 256;
-    let tids = files.thread_ids().map_err(|reason| missing(files.pid, reason))?;
-    let mut threads = BTreeMap::new();
-    for (index, tid) in tids.into_iter().enumerate() {
-        if index % CHECK_EVERY == 0 {
-            files.context.check()?;
-        }
-        let path = format!("task/{tid}/schedstat");
-        match files.parsed(&path, Feature::SchedulerStatistics, schedstat::parse) {
-            // It ended between being listed and being read.
-            Err(Reason::Gone) => {}
-            read => {
-                threads.insert(tid, read.into());
-            }
-        }
-    }
-    Ok(threads)
 }
 
 fn memory(files: &ProcessFiles<'_, '_>, line: &Line) -> Observed<MemoryLines> {
@@ -164,7 +145,8 @@ fn memory(files: &ProcessFiles<'_, '_>, line: &Line) -> Observed<MemoryLines> {
 
 fn open_files(files: &ProcessFiles<'_, '_>) -> Observed<u64> {
     let counted = files.context.root.count_descriptors(files.pid);
-    counted.map_err(|error| files.reason(error, Feature::Field)).into()
+    let folder = format!("{}/fd", files.pid);
+    counted.map_err(|error| files.reason(&folder, error, Feature::Field)).into()
 }
 
 fn open_files_limit(files: &ProcessFiles<'_, '_>) -> Observed<u64> {

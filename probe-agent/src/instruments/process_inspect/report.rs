@@ -3,25 +3,21 @@
 use super::{
     end::{End, delay_accounting},
     samples::Sampler,
+    threads::{ThreadUse, Used},
 };
 use crate::{
     call::Context,
     instruments::ownership::{self, Placement, Users},
     os::clock,
-    proc::{
-        host_stat::HostStat, pid_io::PidIo, pid_stat, pid_status::MemoryLines, schedstat::SchedStat,
-    },
+    proc::{host_stat::HostStat, pid_io::PidIo, pid_status::MemoryLines, schedstat::SchedStat},
     rank,
 };
 use protocol::{
     Report as AnyReport,
     error::AgentError,
-    host_text::{HostText, MAX_BYTES},
-    instruments::{
-        process_inspect::{
-            Cgroup, Cpu, Descriptors, HostContext, Identity, Io, Memory, Report, Request, ThreadRow,
-        },
-        process_list::State,
+    host_text::MAX_BYTES,
+    instruments::process_inspect::{
+        Cgroup, Cpu, Descriptors, HostContext, Identity, Io, Memory, Report, Request, ThreadRow,
     },
     loss::{Lost, Truncation},
     message::{Engine, Meta},
@@ -44,13 +40,14 @@ pub(super) fn assemble(
     context: &Context<'_>,
 ) -> Result<(Report, Meta), AgentError> {
     context.check()?;
-    let ends = Ends { first, last, window: last.line.at.saturating_sub(first.line.at) };
+    let window = last.line.at.saturating_sub(first.line.at);
+    let used = Used::between(first, last);
+    let ends = Ends { first, last, used, window };
     let (process, redacted) = ends.identity(request, context);
-    let all_threads = ends.threads();
+    let all_threads = ends.used.threads.clone();
     let blocked = |tid| {
-        let thread = all_threads.iter().find(|thread| thread.tid == tid);
-        // A thread that has ended took its account with it.
-        let share = thread.map_or(Observed::Known(Percent::default()), |it| ends.blocked(it));
+        let thread = all_threads.iter().find(|thread| thread.id.tid == tid);
+        let share = thread.map_or(Observed::Unknown(Reason::ThreadsEnded), |it| ends.blocked(it));
         share.map(|share| share.get() / 100.0)
     };
     let waits = sampler.waits(blocked);
@@ -78,7 +75,7 @@ pub(super) fn assemble(
         overhead: context.overhead(),
         redacted,
     };
-    let row = |thread| ends.thread_row(thread, request.pid, &sampler, context);
+    let row = |thread| ends.thread_row(thread, &sampler);
     let rows: Vec<ThreadRow> = page.rows.iter().map(row).collect();
     let budget = context.budget.answer_bytes as usize;
     rank::fit(
@@ -101,18 +98,11 @@ const fn truncation(found: Truncation, limit: usize) -> Truncation {
     if limit == 0 { Truncation::none(0) } else { found }
 }
 
-/// One thread's account of the window.
-struct Thread {
-    tid: u32,
-    used: Observed<SchedStat>,
-    /// Time on a processor or waiting for one, in nanoseconds; what threads are ranked by.
-    demand: f64,
-}
-
 /// Both ends of the window.
 struct Ends<'e> {
     first: &'e End,
     last: &'e End,
+    used: Used,
     window: Duration,
 }
 
@@ -142,36 +132,17 @@ impl Ends<'_> {
         (identity, redacted)
     }
 
-    /// What every thread used, those born in the window from their birth on.
-    fn threads(&self) -> Vec<Thread> {
-        self.last
-            .threads
-            .iter()
-            .map(|(tid, now)| {
-                let before = self.first.threads.get(tid).cloned();
-                let before = before.unwrap_or(Observed::Known(SchedStat::default()));
-                let used = now.clone().zip(before).map(|(now, before)| now.since(&before));
-                let demand = used
-                    .known()
-                    .map_or(0.0, |used| used.running_ns.saturating_add(used.run_delay_ns) as f64);
-                Thread { tid: *tid, used, demand }
-            })
-            .collect()
-    }
-
-    fn cpu(&self, busiest: Option<&Thread>, context: &Context<'_>) -> Cpu {
+    fn cpu(&self, busiest: Option<&ThreadUse>, context: &Context<'_>) -> Cpu {
         let (now, before) = (&self.last.line.cpu, &self.first.line.cpu);
         let ticks = |now: u64, before: u64| {
             self.share(clock::ticks(now.saturating_sub(before))).unwrap_or_default()
         };
-        let summed = |part: fn(&SchedStat) -> u64| self.summed(part);
-        let switches = self
-            .last
-            .switches
-            .clone()
-            .zip(self.first.switches.clone())
-            .map(|(now, before)| now.since(&before));
-        let of_busiest = |part: &dyn Fn(&Thread) -> Observed<Percent>| {
+        let (used, switches) = (&self.used, self.used.switches.clone());
+        let summed = |part: fn(&SchedStat) -> u64| {
+            let share = |used| self.share(Duration::from_nanos(part(&used)));
+            used.schedstat.clone().and_then(share)
+        };
+        let of_busiest = |part: &dyn Fn(&ThreadUse) -> Observed<Percent>| {
             busiest.map_or(Observed::Unknown(Reason::Gone), part)
         };
         Cpu {
@@ -190,55 +161,35 @@ impl Ends<'_> {
         }
     }
 
-    /// The sum over all threads, by the scheduler's clock. One that ended in the window took its
-    /// account with it.
-    fn summed(&self, part: fn(&SchedStat) -> u64) -> Observed<Percent> {
-        let mut sum = Observed::Known(0_u64);
-        for thread in self.threads() {
-            sum = sum.zip(thread.used).map(|(sum, used)| sum.saturating_add(part(&used)));
-        }
-        sum.and_then(|sum| self.share(Duration::from_nanos(sum)))
-    }
-
-    fn share_of_thread(&self, thread: &Thread, part: fn(&SchedStat) -> u64) -> Observed<Percent> {
+    fn share_of_thread(
+        &self,
+        thread: &ThreadUse,
+        part: fn(&SchedStat) -> u64,
+    ) -> Observed<Percent> {
         thread.used.clone().and_then(|used| self.share(Duration::from_nanos(part(&used))))
     }
 
-    fn blocked(&self, thread: &Thread) -> Observed<Percent> {
+    fn blocked(&self, thread: &ThreadUse) -> Observed<Percent> {
         thread.used.clone().and_then(|used| {
             let wanted = Duration::from_nanos(used.running_ns.saturating_add(used.run_delay_ns));
-            self.share(self.window.saturating_sub(wanted))
+            self.share(thread.life.saturating_sub(wanted))
         })
     }
 
     fn block_delay(&self, context: &Context<'_>) -> Observed<Percent> {
-        let counted =
-            |end: &End| end.line.cpu.block_delay.ok_or(Reason::KernelLacks(Feature::Field));
-        delay_accounting(context)
-            .and_then(|()| Ok((counted(self.last)?, counted(self.first)?)))
-            .and_then(|(now, before)| self.share(clock::ticks(now.saturating_sub(before))))
-            .into()
+        let waited = Observed::from(delay_accounting(context)).zip(self.used.block_delay.clone());
+        waited.and_then(|((), waited)| self.share(clock::ticks(waited)))
     }
 
-    fn thread_row(
-        &self,
-        thread: &Thread,
-        pid: u32,
-        sampler: &Sampler<'_, '_>,
-        context: &Context<'_>,
-    ) -> ThreadRow {
-        let path = format!("{pid}/task/{}/stat", thread.tid);
-        let mut room = [0; 2048];
-        let line = context.root.read_proc_once(&path, &mut room).ok();
-        let line = line.and_then(|text| pid_stat::parse(text).ok());
+    fn thread_row(&self, thread: &ThreadUse, sampler: &Sampler<'_, '_>) -> ThreadRow {
         ThreadRow {
-            tid: thread.tid,
-            name: line.map(|line| HostText::new(line.name)).unwrap_or_default(),
-            state: line.map_or(State::Dead, |line| State::from_letter(line.state)),
+            tid: thread.id.tid,
+            name: thread.name.clone(),
+            state: thread.state,
             running_pct: self.share_of_thread(thread, |used| used.running_ns),
             run_delay_pct: self.share_of_thread(thread, |used| used.run_delay_ns),
             switches_per_s: self.rate(thread.used.clone().map(|used| used.switches)),
-            mostly: sampler.mostly(thread.tid),
+            mostly: sampler.mostly(thread.id.tid),
         }
     }
 
@@ -271,13 +222,21 @@ impl Ends<'_> {
         })
     }
 
-    fn io(&self) -> Io {
+    /// What the process read and wrote itself. Its own count has in it all that a child ever did,
+    /// once the child was waited for; then the counts of its threads must do.
+    fn io_used(&self) -> Observed<PidIo> {
+        let [before, _] = self.first.reaped;
+        let [_, after] = self.last.reaped;
         let both = self.last.io.clone().zip(self.first.io.clone());
-        let rate = |counter: fn(&PidIo) -> u64| {
-            let growth =
-                |(now, before): (PidIo, PidIo)| counter(&now).saturating_sub(counter(&before));
-            self.rate(both.clone().map(growth))
-        };
+        if before == after {
+            return both.and_then(|(now, before)| now.since(&before).ok_or(Reason::SteppedBack));
+        }
+        both.and_then(|_| self.used.io.known().copied().ok_or(Reason::ChildrenReaped))
+    }
+
+    fn io(&self) -> Io {
+        let used = self.io_used();
+        let rate = |counter: fn(&PidIo) -> u64| self.rate(used.clone().map(|io| counter(&io)));
         Io {
             read_calls_bytes_per_s: rate(|io| io.read_calls_bytes),
             write_calls_bytes_per_s: rate(|io| io.write_calls_bytes),
@@ -354,4 +313,40 @@ fn difference(now: u64, before: u64) -> i64 {
 fn per_second(growth: i64, window: Duration) -> Option<i64> {
     let millis = i64::try_from(window.as_millis()).ok()?;
     growth.checked_mul(1000)?.checked_div(millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instruments::{
+        fake::{FakeMachine, FakeStat, io},
+        process_files::ProcessFiles,
+        process_inspect::cgroup_levels::CgroupLevels,
+    };
+
+    #[test]
+    fn what_a_child_read_in_its_life_is_not_the_parents() {
+        let machine = FakeMachine::new();
+        let parent = FakeStat::idle(7, 100);
+        machine.stat("7", parent);
+        machine.write("7/io", io(5000));
+        machine.thread(7, parent, 1000);
+        let context = machine.context();
+        let files = ProcessFiles { pid: 7, context: &context };
+        let levels = CgroupLevels::of(&files);
+        let first = End::read(&files, &levels).unwrap();
+        machine.stat("7", FakeStat { children_minor_faults: 80, ..parent });
+        machine.write("7/io", io(1 << 30));
+        machine.thread(7, parent, 1004);
+        let read = |last: &End| {
+            let used = Used::between(&first, last);
+            let ends = Ends { first: &first, last, used, window: Duration::from_secs(1) };
+            ends.io_used().map(|used| used.storage_read_bytes)
+        };
+        assert_eq!(read(&End::read(&files, &levels).unwrap()), Observed::Known(4));
+        // Nobody knows what a thread that the first look missed had read by then.
+        machine.thread(7, FakeStat::idle(8, 101), 9000);
+        let unknown = Observed::Unknown(Reason::ChildrenReaped);
+        assert_eq!(read(&End::read(&files, &levels).unwrap()), unknown);
+    }
 }

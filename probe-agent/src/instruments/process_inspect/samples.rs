@@ -197,6 +197,9 @@ impl<'c, 's> Sampler<'c, 's> {
             | Reason::DoesNotApply(_)
             | Reason::TooCostly { .. }
             | Reason::NoBaseline
+            | Reason::ThreadsEnded
+            | Reason::ChildrenReaped
+            | Reason::SteppedBack
             | Reason::NotStored
             | Reason::TooLong
             | Reason::Failed { .. }

@@ -1,7 +1,10 @@
 //! What every process did between two passes.
 
-use super::scan::{Sample, Scan};
-use crate::{os::clock, proc::host_stat::HostStat};
+use super::{
+    counters::{Basis, Span},
+    scan::{Sample, Scan},
+};
+use crate::{instruments::thread_accounts::tick_of, os::clock, proc::host_stat::HostStat};
 use protocol::{
     host_text::HostText,
     instruments::process_list::{Column, State},
@@ -94,7 +97,9 @@ fn per(amount: f64, window: Duration) -> f64 {
 impl Changes {
     /// Compares two passes. A pid that was reused in between is two processes: one died, one was
     /// born.
-    pub(super) fn between(first: &Scan, last: &Scan) -> Self {
+    ///
+    /// `column` is the one that both passes read a file of its own for.
+    pub(super) fn between(first: &Scan, last: &Scan, column: Option<Column>) -> Self {
         let mut earlier = first.samples.iter().peekable();
         let mut processes = Vec::with_capacity(last.samples.len());
         let mut died = Vec::new();
@@ -111,7 +116,7 @@ impl Changes {
                 }
                 None => None,
             };
-            processes.push(change(sample, before, first, last));
+            processes.push(change(sample, before, (first, last), column));
         }
         died.extend(earlier);
         // Of processes that weigh the same, mostly nothing, the larger ones are of more interest.
@@ -127,7 +132,12 @@ impl Changes {
     }
 }
 
-fn change(sample: &Sample, before: Option<&Sample>, first: &Scan, last: &Scan) -> Change {
+fn change(
+    sample: &Sample,
+    before: Option<&Sample>,
+    (first, last): (&Scan, &Scan),
+    column: Option<Column>,
+) -> Change {
     // A process that was not there before has done since its birth all that its counters say.
     let age = (last.began_since_boot + sample.at.saturating_sub(last.began))
         .saturating_sub(clock::ticks(sample.start_ticks));
@@ -150,17 +160,29 @@ fn change(sample: &Sample, before: Option<&Sample>, first: &Scan, last: &Scan) -
         major_faults: grown(|sample| sample.major_faults),
         threads: sample.threads,
         resident_pages: sample.resident_pages,
-        ranked: sample.ranked.clone().map(|now| growth(now, before)),
+        ranked: ranked(sample, before, first, column),
         group: None,
     }
 }
 
-fn growth(now: Observed<u64>, before: Option<&Sample>) -> Observed<u64> {
-    let earlier = match before.map(|before| before.ranked.clone()) {
-        None => Observed::Known(0),
-        Some(earlier) => earlier.unwrap_or(Observed::Unknown(Reason::NoBaseline)),
+/// Growth of the counter behind the column to rank by.
+fn ranked(
+    sample: &Sample,
+    before: Option<&Sample>,
+    first: &Scan,
+    column: Option<Column>,
+) -> Option<Observed<u64>> {
+    let (now, column) = (sample.ranked.as_ref()?, column?);
+    let span = Span {
+        before: before.map_or_else(Basis::at_birth, Sample::basis),
+        now: sample.basis(),
+        began_ticks: tick_of(first.began_since_boot),
     };
-    now.zip(earlier).map(|(now, earlier)| now.saturating_sub(earlier))
+    Some(match before.map(|before| before.ranked.as_ref()) {
+        None => now.growth(&now.at_birth(), column, &span),
+        Some(Some(earlier)) => now.growth(earlier, column, &span),
+        Some(None) => Observed::Unknown(Reason::NoBaseline),
+    })
 }
 
 /// Takes out of the parents' children time what those children had used before the window: the
@@ -233,7 +255,7 @@ mod tests {
         veteran.at = Duration::from_secs(1);
         sleeper.at = Duration::from_secs(1);
         sleeper.user_ticks += 100;
-        let changes = Changes::between(&first, &scan(1000, vec![veteran, sleeper]));
+        let changes = Changes::between(&first, &scan(1000, vec![veteran, sleeper]), None);
         let weights: Vec<f64> =
             changes.processes.iter().map(|change| change.weight(Column::Cpu)).collect();
         assert_eq!(weights, [0.0, 1.0]);
@@ -246,7 +268,7 @@ mod tests {
         let first = scan(100_000, vec![old]);
         let mut new = sample(7, 10_050, 1, 101_000);
         new.user_ticks = 25;
-        let changes = Changes::between(&first, &scan(101_000, vec![new]));
+        let changes = Changes::between(&first, &scan(101_000, vec![new]), None);
         let [process] = changes.processes.as_slice() else { panic!("one process") };
         assert!(process.born && changes.died == 1);
         // Born half a second before it was read, it used a quarter of the window, not half.
@@ -261,7 +283,7 @@ mod tests {
         before.user_ticks = 50;
         let mut after = sample(7, 100, 1, 1000);
         after.user_ticks = 49;
-        let changes = Changes::between(&scan(0, vec![before]), &scan(1000, vec![after]));
+        let changes = Changes::between(&scan(0, vec![before]), &scan(1000, vec![after]), None);
         assert_eq!(changes.processes[0].user, Duration::ZERO);
     }
 
@@ -277,7 +299,7 @@ mod tests {
         let first = scan(0, vec![parent.clone(), child, grandchild]);
         let mut after = sample(10, 1, 1, 1000);
         after.children_ticks = 300 + 100 + 50;
-        let changes = Changes::between(&first, &scan(1000, vec![after]));
+        let changes = Changes::between(&first, &scan(1000, vec![after]), None);
         assert_eq!(changes.died, 2);
         assert_eq!(changes.ended_cpu, Duration::from_millis(500));
         assert_eq!(changes.processes[0].children, Duration::from_millis(500));

@@ -1,7 +1,23 @@
 //! The counters that cost a file of their own: run delay, storage, context switches.
 
-use crate::{call::Context, instruments::process_files::ProcessFiles, os::clock};
-use protocol::{instruments::process_list::Column, observed::Observed};
+use crate::{
+    call::Context,
+    instruments::{
+        process_files::ProcessFiles,
+        thread_accounts::{Accounts, Between, Counted, some_came_and_went, tick_of},
+    },
+    os::clock,
+    proc::{
+        pid_io::PidIo,
+        pid_stat::{self, PidStat, Reaped},
+        pid_status::{self, SwitchLines},
+        schedstat::{self, SchedStat},
+    },
+};
+use protocol::{
+    instruments::process_list::Column,
+    observed::{Feature, Observed, Reason},
+};
 use std::time::Duration;
 
 /// Whether ranking by a column reads a file of its own for every process.
@@ -20,75 +36,303 @@ pub(super) const fn needs_own_file(column: Column) -> bool {
     }
 }
 
-/// Threads of one process that are read for a row; two files each, twice.
+/// Threads of one process that are read for a row; four files each, twice.
 const ROW_THREADS: u32 = 128;
 
 /// Threads of one process that are read when every process is ranked by their sum.
 const RANKED_THREADS: u32 = 8192;
 
-/// Reads the counter behind a column; `None` for a column that has none.
-pub(super) fn ranked(
-    column: Column,
-    pid: u32,
-    threads: u32,
-    context: &Context<'_>,
-) -> Option<Observed<u64>> {
-    let files = ProcessFiles { pid, context };
-    let counter = match column {
-        Column::RunDelay => files.schedstat(threads, RANKED_THREADS).map(|stat| stat.run_delay_ns),
-        Column::Read => files.io().map(|io| io.storage_read_bytes),
-        Column::Write => files.io().map(|io| io.storage_write_bytes),
-        Column::Switches => files.switches(threads, RANKED_THREADS).map(|lines| lines.all()),
-        Column::Cpu
-        | Column::User
-        | Column::System
-        | Column::ChildrenCpu
-        | Column::Rss
-        | Column::Threads
-        | Column::MinorFaults
-        | Column::MajorFaults
-        | Column::Youngest => return None,
-    };
-    Some(counter.into())
+/// What a process's own line says that decides what its other counters mean.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Basis {
+    /// Processor time of all threads, ended ones included.
+    pub(super) cpu_ticks: u64,
+    pub(super) reaped: Reaped,
+}
+
+impl Basis {
+    /// A process that has done nothing.
+    pub(super) fn at_birth() -> Self {
+        Self { cpu_ticks: 0, reaped: Reaped::default() }
+    }
+
+    pub(super) const fn of(stat: &PidStat<'_>) -> Self {
+        let cpu_ticks = stat.user_ticks.saturating_add(stat.system_ticks);
+        Self { cpu_ticks, reaped: stat.reaped() }
+    }
+}
+
+/// The counter behind a column, of one process at one instant.
+#[derive(Clone, Debug)]
+pub(super) enum Counter {
+    Io(Observed<PidIo>),
+    RunDelay(Observed<Accounts<SchedStat>>),
+    /// The switches, and the running time that tells whether some thread's are missing.
+    Switches(Observed<Accounts<SwitchLines>>, Observed<Accounts<SchedStat>>),
+}
+
+impl Counter {
+    /// Reads the counter behind a column; `None` for a column that has none.
+    pub(super) fn read(
+        column: Column,
+        pid: u32,
+        stat: &PidStat<'_>,
+        context: &Context<'_>,
+    ) -> Option<Self> {
+        let files = ProcessFiles { pid, context };
+        match column {
+            Column::RunDelay => Some(Self::RunDelay(run_delay(&files, stat, RANKED_THREADS))),
+            Column::Read | Column::Write => Some(Self::Io(files.io().into())),
+            Column::Switches => Some(Self::Switches(
+                switches(&files, stat, RANKED_THREADS),
+                run_delay(&files, stat, RANKED_THREADS),
+            )),
+            Column::Cpu
+            | Column::User
+            | Column::System
+            | Column::ChildrenCpu
+            | Column::Rss
+            | Column::Threads
+            | Column::MinorFaults
+            | Column::MajorFaults
+            | Column::Youngest => None,
+        }
+    }
+
+    /// What a process that was not there at the earlier look had counted then.
+    pub(super) fn at_birth(&self) -> Self {
+        match self {
+            Self::Io(_) => Self::Io(Observed::Known(PidIo::default())),
+            Self::RunDelay(_) => Self::RunDelay(none()),
+            Self::Switches(..) => Self::Switches(none(), none()),
+        }
+    }
+
+    /// What was counted for a column since an earlier look.
+    pub(super) fn growth(&self, before: &Self, column: Column, span: &Span) -> Observed<u64> {
+        match (self, before) {
+            (Self::Io(now), Self::Io(before)) => {
+                let io = span.io(now, before);
+                let is_write = column == Column::Write;
+                io.map(|io| if is_write { io.storage_write_bytes } else { io.storage_read_bytes })
+            }
+            (Self::RunDelay(now), Self::RunDelay(before)) => {
+                span.run_delay(now, before).map(|used| used.run_delay_ns)
+            }
+            (Self::Switches(now, run_now), Self::Switches(before, run_before)) => {
+                let run = span.run_delay(run_now, run_before);
+                span.switches(now, before, &run).map(|used| used.all())
+            }
+            (Self::Io(_) | Self::RunDelay(_) | Self::Switches(..), _) => {
+                Observed::Unknown(Reason::NoBaseline)
+            }
+        }
+    }
+}
+
+/// What is between two looks at one process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) before: Basis,
+    pub(super) now: Basis,
+    /// When the earlier look began, in clock ticks after boot.
+    pub(super) began_ticks: u64,
+}
+
+impl Span {
+    /// Input and output. The kernel gives a process that of its children, all they ever did, once
+    /// it has waited for them.
+    fn io(&self, now: &Observed<PidIo>, before: &Observed<PidIo>) -> Observed<PidIo> {
+        if self.now.reaped != self.before.reaped && now.known().is_some() {
+            return Observed::Unknown(Reason::ChildrenReaped);
+        }
+        let both = now.clone().zip(before.clone());
+        both.and_then(|(now, before)| now.since(&before).ok_or(Reason::SteppedBack))
+    }
+
+    fn run_delay(
+        &self,
+        now: &Observed<Accounts<SchedStat>>,
+        before: &Observed<Accounts<SchedStat>>,
+    ) -> Observed<SchedStat> {
+        let process = clock::ticks(self.now.cpu_ticks.saturating_sub(self.before.cpu_ticks));
+        self.used(now, before).and_then(|used| {
+            let is_short = some_came_and_went(process, Duration::from_nanos(used.running_ns));
+            if is_short { Err(Reason::ThreadsEnded) } else { Ok(used) }
+        })
+    }
+
+    /// Context switches. Whether threads came and went unseen shows in their running time.
+    fn switches(
+        &self,
+        now: &Observed<Accounts<SwitchLines>>,
+        before: &Observed<Accounts<SwitchLines>>,
+        run: &Observed<SchedStat>,
+    ) -> Observed<SwitchLines> {
+        if *run == Observed::Unknown(Reason::ThreadsEnded) {
+            return Observed::Unknown(Reason::ThreadsEnded);
+        }
+        self.used(now, before)
+    }
+
+    fn used<T: Counted>(
+        &self,
+        now: &Observed<Accounts<T>>,
+        before: &Observed<Accounts<T>>,
+    ) -> Observed<T> {
+        match (now, before) {
+            (Observed::Known(now), Observed::Known(before)) => {
+                Between { before, now, began_ticks: self.began_ticks }.used()
+            }
+            (Observed::Unknown(reason), _) | (_, Observed::Unknown(reason)) => {
+                Observed::Unknown(reason.clone())
+            }
+        }
+    }
+}
+
+fn none<T>() -> Observed<Accounts<T>> {
+    Observed::Known(Accounts::new())
+}
+
+fn run_delay(
+    files: &ProcessFiles<'_, '_>,
+    stat: &PidStat<'_>,
+    most_threads: u32,
+) -> Observed<Accounts<SchedStat>> {
+    let file = ("schedstat", Feature::SchedulerStatistics);
+    files.of_threads(file, stat, most_threads, schedstat::parse).into()
+}
+
+fn switches(
+    files: &ProcessFiles<'_, '_>,
+    stat: &PidStat<'_>,
+    most_threads: u32,
+) -> Observed<Accounts<SwitchLines>> {
+    let file = ("status", Feature::Field);
+    files.of_threads(file, stat, most_threads, pid_status::parse_switches).into()
 }
 
 /// All such counters of one process at one instant.
 #[derive(Clone, Debug)]
 pub(super) struct Counters {
-    pub(super) run_delay_ns: Observed<u64>,
-    pub(super) read_bytes: Observed<u64>,
-    pub(super) write_bytes: Observed<u64>,
-    pub(super) voluntary: Observed<u64>,
-    pub(super) involuntary: Observed<u64>,
+    basis: Basis,
+    run_delay: Observed<Accounts<SchedStat>>,
+    io: Observed<PidIo>,
+    switches: Observed<Accounts<SwitchLines>>,
     pub(super) at: Duration,
+    began_ticks: u64,
+}
+
+/// What such counters grew by.
+#[derive(Clone, Debug)]
+pub(super) struct Used {
+    pub(super) run_delay: Observed<SchedStat>,
+    pub(super) io: Observed<PidIo>,
+    pub(super) switches: Observed<SwitchLines>,
+    pub(super) window: Duration,
 }
 
 impl Counters {
     /// Those of a process that was born in the window, at its beginning: it had done nothing.
-    pub(super) const fn at_birth(at: Duration) -> Self {
+    pub(super) fn at_birth(at: Duration, start_ticks: u64) -> Self {
         Self {
-            run_delay_ns: Observed::Known(0),
-            read_bytes: Observed::Known(0),
-            write_bytes: Observed::Known(0),
-            voluntary: Observed::Known(0),
-            involuntary: Observed::Known(0),
+            basis: Basis::at_birth(),
+            run_delay: none(),
+            io: Observed::Known(PidIo::default()),
+            switches: none(),
             at,
+            began_ticks: start_ticks,
         }
     }
 
-    /// Reads them now.
-    pub(super) fn read(pid: u32, threads: u32, context: &Context<'_>) -> Self {
+    /// Reads them now, of the process that started then and of no later one.
+    ///
+    /// # Errors
+    ///
+    /// That it is gone, or why its line could not be read.
+    pub(super) fn read(pid: u32, start_ticks: u64, context: &Context<'_>) -> Result<Self, Reason> {
         let files = ProcessFiles { pid, context };
-        let io = Observed::from(files.io());
-        let switches = Observed::from(files.switches(threads, ROW_THREADS));
-        let schedstat = Observed::from(files.schedstat(threads, ROW_THREADS));
-        Self {
-            run_delay_ns: schedstat.map(|stat| stat.run_delay_ns),
-            read_bytes: io.clone().map(|io| io.storage_read_bytes),
-            write_bytes: io.map(|io| io.storage_write_bytes),
-            voluntary: switches.clone().map(|lines| lines.voluntary),
-            involuntary: switches.map(|lines| lines.involuntary),
-            at: clock::monotonic(),
+        let began_ticks = tick_of(clock::since_boot());
+        let line = files.whole("stat", Feature::Field)?;
+        let stat = pid_stat::parse(&line).map_err(|error| Reason::NotUnderstood(error.shown()))?;
+        if stat.start_ticks != start_ticks {
+            return Err(Reason::Gone);
         }
+        Ok(Self {
+            basis: Basis::of(&stat),
+            run_delay: run_delay(&files, &stat, ROW_THREADS),
+            io: files.io().into(),
+            switches: switches(&files, &stat, ROW_THREADS),
+            at: clock::monotonic(),
+            began_ticks,
+        })
+    }
+
+    /// What they grew by since an earlier look.
+    pub(super) fn since(&self, before: &Self) -> Used {
+        let span = Span { before: before.basis, now: self.basis, began_ticks: before.began_ticks };
+        let run_delay = span.run_delay(&self.run_delay, &before.run_delay);
+        Used {
+            switches: span.switches(&self.switches, &before.switches, &run_delay),
+            io: span.io(&self.io, &before.io),
+            run_delay,
+            window: self.at.saturating_sub(before.at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instruments::fake::{FakeMachine, FakeStat, io};
+
+    fn counters(machine: &FakeMachine) -> Result<Counters, Reason> {
+        Counters::read(7, 100, &machine.context())
+    }
+
+    /// Process 7 with two threads.
+    fn machine() -> FakeMachine {
+        let machine = FakeMachine::new();
+        machine.stat("7", FakeStat { threads: 2, ..FakeStat::idle(7, 100) });
+        machine.write("7/io", io(5000));
+        machine.thread(7, FakeStat::idle(7, 100), 1000);
+        machine.thread(7, FakeStat::idle(8, 101), 1000);
+        machine
+    }
+
+    #[test]
+    fn a_thread_that_ended_leaves_no_wrong_difference() {
+        let machine = machine();
+        let before = counters(&machine).unwrap();
+        machine.thread(7, FakeStat::idle(7, 100), 1003);
+        machine.write("7/io", io(5009));
+        let used = counters(&machine).unwrap().since(&before);
+        assert_eq!(used.run_delay.map(|used| used.run_delay_ns), Observed::Known(3));
+        assert_eq!(used.switches.map(|used| used.voluntary), Observed::Known(3));
+        assert_eq!(used.io.map(|used| used.storage_read_bytes), Observed::Known(9));
+
+        machine.remove("7/task/8");
+        let used = counters(&machine).unwrap().since(&before);
+        assert_eq!(used.run_delay, Observed::Unknown(Reason::ThreadsEnded));
+        assert_eq!(used.switches, Observed::Unknown(Reason::ThreadsEnded));
+    }
+
+    #[test]
+    fn what_a_child_read_in_its_life_is_not_the_parents() {
+        let machine = machine();
+        let before = counters(&machine).unwrap();
+        let parent = FakeStat { threads: 2, children_minor_faults: 80, ..FakeStat::idle(7, 100) };
+        machine.stat("7", parent);
+        machine.write("7/io", io(1 << 30));
+        let used = counters(&machine).unwrap().since(&before);
+        assert_eq!(used.io, Observed::Unknown(Reason::ChildrenReaped));
+    }
+
+    #[test]
+    fn another_process_under_the_pid_is_not_read() {
+        let machine = machine();
+        machine.stat("7", FakeStat::idle(7, 200));
+        assert_eq!(counters(&machine).unwrap_err(), Reason::Gone);
     }
 }

@@ -169,7 +169,7 @@ mod tests {
         // Each of them used the 10 ms of its life.
         samples.extend((2..12).map(|pid| process(pid, 199, 1, second * 2)));
         let mut changes =
-            Changes::between(&first, &Scan::of(samples, second * 2, second * 2)).processes;
+            Changes::between(&first, &Scan::of(samples, second * 2, second * 2), None).processes;
         for change in &mut changes {
             let group = if change.pid == 1 { "steady" } else { "shortlived" };
             change.group = Some(HostText::new(group.as_bytes()));

@@ -1,6 +1,9 @@
 //! The rates of the rows that are shown, as far as their counters have files of their own.
 
-use super::{change::Change, counters::Counters};
+use super::{
+    change::Change,
+    counters::{Counters, Used},
+};
 use crate::{call::Context, os::clock};
 use protocol::{
     error::AgentError,
@@ -14,7 +17,7 @@ use std::{collections::HashMap, time::Duration};
 #[derive(Debug, Default)]
 pub(super) struct Details {
     /// By pid and start.
-    begun: HashMap<(u32, u64), Counters>,
+    begun: HashMap<(u32, u64), Result<Counters, Reason>>,
     /// When they were read, on the monotonic clock.
     pub(super) began: Option<Duration>,
 }
@@ -30,14 +33,14 @@ impl Details {
         let began = Some(clock::monotonic());
         for change in likely {
             context.check()?;
-            let counters = Counters::read(change.pid, change.threads, context);
+            let counters = Counters::read(change.pid, change.start_ticks, context);
             begun.insert((change.pid, change.start_ticks), counters);
         }
         Ok(Self { begun, began })
     }
 
     /// The counters from early in the window, if the process was among the likely ones.
-    pub(super) fn of(&self, change: &Change) -> Option<&Counters> {
+    pub(super) fn of(&self, change: &Change) -> Option<&Result<Counters, Reason>> {
         self.begun.get(&(change.pid, change.start_ticks))
     }
 }
@@ -58,15 +61,20 @@ impl Rates {
         request: &Request,
         context: &Context<'_>,
     ) -> Self {
+        let read = || Counters::read(change.pid, change.start_ticks, context);
         let mut rates = match details.of(change) {
-            Some(begun) => {
-                Self::between(begun, &Counters::read(change.pid, change.threads, context))
-            }
+            Some(begun) => match begun.clone().and_then(|begun| Ok(read()?.since(&begun))) {
+                Ok(used) => Self::over(&used),
+                Err(reason) => Self::unknown(&reason),
+            },
             None if request.artifact.is_some() => Self::unknown(&Reason::NotStored),
-            None if change.born => {
-                let now = Counters::read(change.pid, change.threads, context);
-                Self::between(&Counters::at_birth(now.at.saturating_sub(change.window)), &now)
-            }
+            None if change.born => match read() {
+                Ok(now) => {
+                    let born = now.at.saturating_sub(change.window);
+                    Self::over(&now.since(&Counters::at_birth(born, change.start_ticks)))
+                }
+                Err(reason) => Self::unknown(&reason),
+            },
             None => Self::unknown(&Reason::NoBaseline),
         };
         // The column that ranks was read for every process, over the whole window.
@@ -97,22 +105,21 @@ impl Rates {
         rates
     }
 
-    fn between(begun: &Counters, now: &Counters) -> Self {
-        let window = now.at.saturating_sub(begun.at);
-        let growth = |now: &Observed<u64>, begun: &Observed<u64>| {
-            now.clone().zip(begun.clone()).map(|(now, begun)| now.saturating_sub(begun))
+    fn over(used: &Used) -> Self {
+        let rate = |growth: Observed<u64>| {
+            growth
+                .and_then(|growth| PerSecond::over(growth, used.window).ok_or(Reason::EmptyWindow))
         };
-        let rate = |now, begun| {
-            growth(now, begun)
-                .and_then(|growth| PerSecond::over(growth, window).ok_or(Reason::EmptyWindow))
-        };
+        let (io, switches) = (&used.io, &used.switches);
         Self {
-            run_delay_pct: growth(&now.run_delay_ns, &begun.run_delay_ns)
-                .and_then(|ns| delay(ns, window)),
-            read: rate(&now.read_bytes, &begun.read_bytes),
-            write: rate(&now.write_bytes, &begun.write_bytes),
-            voluntary: rate(&now.voluntary, &begun.voluntary),
-            involuntary: rate(&now.involuntary, &begun.involuntary),
+            run_delay_pct: used
+                .run_delay
+                .clone()
+                .and_then(|it| delay(it.run_delay_ns, used.window)),
+            read: rate(io.clone().map(|io| io.storage_read_bytes)),
+            write: rate(io.clone().map(|io| io.storage_write_bytes)),
+            voluntary: rate(switches.clone().map(|lines| lines.voluntary)),
+            involuntary: rate(switches.clone().map(|lines| lines.involuntary)),
         }
     }
 

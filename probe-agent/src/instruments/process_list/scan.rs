@@ -1,10 +1,15 @@
 //! One pass over all processes.
 
-use super::counters;
+use super::counters::{self, Basis, Counter};
 use crate::{
     call::Context,
     os::clock,
-    proc::{host_stat, host_stat::HostStat, pid_stat, pid_stat::PidStat},
+    proc::{
+        host_stat,
+        host_stat::HostStat,
+        pid_stat,
+        pid_stat::{PidStat, Reaped},
+    },
 };
 use protocol::{
     error::AgentError,
@@ -33,10 +38,18 @@ pub(super) struct Sample {
     /// Where its name stands in [`Scan::names`].
     pub(super) name: std::ops::Range<u32>,
     /// The counter behind the column to rank by, where that needs another file.
-    pub(super) ranked: Option<Observed<u64>>,
+    pub(super) ranked: Option<Counter>,
+    pub(super) reaped: Reaped,
     /// When it was read, on the monotonic clock. On a large host a pass takes long enough that one
     /// time for all would falsify rates.
     pub(super) at: Duration,
+}
+
+impl Sample {
+    pub(super) const fn basis(&self) -> Basis {
+        let cpu_ticks = self.user_ticks.saturating_add(self.system_ticks);
+        Basis { cpu_ticks, reaped: self.reaped }
+    }
 }
 
 /// All processes, each at its own instant.
@@ -155,7 +168,7 @@ impl Scanner {
         let end = u32::try_from(scan.names.len()).unwrap_or(u32::MAX);
         let mut sample = sample(pid, &stat, start..end);
         if let Some(column) = self.column {
-            sample.ranked = counters::ranked(column, pid, sample.threads, context);
+            sample.ranked = Counter::read(column, pid, &stat, context);
         }
         scan.samples.push(sample);
         Ok(())
@@ -178,6 +191,7 @@ fn sample(pid: u32, stat: &PidStat<'_>, name: std::ops::Range<u32>) -> Sample {
         resident_pages: stat.resident_pages,
         name,
         ranked: None,
+        reaped: stat.reaped(),
         at: clock::monotonic(),
     }
 }
@@ -185,7 +199,7 @@ fn sample(pid: u32, stat: &PidStat<'_>, name: std::ops::Range<u32>) -> Sample {
 #[cfg(test)]
 impl Sample {
     /// A process that was made up and has done nothing.
-    pub(super) const fn idle(pid: u32, start_ticks: u64, at: Duration) -> Self {
+    pub(super) fn idle(pid: u32, start_ticks: u64, at: Duration) -> Self {
         Self {
             pid,
             start_ticks,
@@ -201,6 +215,7 @@ impl Sample {
             resident_pages: 1,
             name: 0..0,
             ranked: None,
+            reaped: Reaped::default(),
             at,
         }
     }
