@@ -74,6 +74,8 @@ pub struct Context<'s> {
     withdrawal: Arc<Withdrawal>,
     listener: &'s dyn Listener,
     items_sent: AtomicU64,
+    /// When progress was last reported, in milliseconds after the start.
+    reported_ms: AtomicU64,
 }
 
 /// How often a window that passes is reported.
@@ -98,6 +100,7 @@ impl<'s> Context<'s> {
             withdrawal,
             listener,
             items_sent: AtomicU64::new(0),
+            reported_ms: AtomicU64::new(0),
         }
     }
 
@@ -151,10 +154,21 @@ impl<'s> Context<'s> {
             }
             let next = PROGRESS_EVERY.min(end.saturating_sub(passed));
             self.withdrawal.sleep_until(Instant::now() + next);
-            if window >= 2 * PROGRESS_EVERY {
+            if window >= 2 * PROGRESS_EVERY && self.is_due(start, window) {
                 self.progress(Step::Measuring, millis(start.elapsed().min(window)), millis(window));
             }
         }
+    }
+
+    /// Whether a report is due: an instrument may wake far more often to look.
+    fn is_due(&self, start: Instant, window: Duration) -> bool {
+        let now = u64::from(millis(self.started.elapsed()));
+        let since = now.saturating_sub(self.reported_ms.load(Ordering::Relaxed));
+        let is_due = since >= u64::from(millis(PROGRESS_EVERY)) || start.elapsed() >= window;
+        if is_due {
+            self.reported_ms.store(now, Ordering::Relaxed);
+        }
+        is_due
     }
 
     /// Reports how far the call has come.

@@ -103,6 +103,10 @@ pub enum Reason {
     ChildrenReaped,
     /// The kernel's counter is smaller than it was.
     SteppedBack,
+    /// The thread was not looked at: there are more than are looked at, or it came too late.
+    NotSampled,
+    /// A system call of a 32-bit program, whose numbers are others, or one that has no name here.
+    ForeignSyscall,
     /// The stored result holds what was read for every process, not what was read for the rows
     /// that were shown.
     NotStored,
@@ -261,6 +265,8 @@ impl Reason {
             | Self::Gone
             | Self::ChildrenReaped
             | Self::SteppedBack
+            | Self::NotSampled
+            | Self::ForeignSyscall
             | Self::DoesNotApply(_)
             | Self::TooLong
             | Self::Failed { .. }
@@ -289,6 +295,12 @@ impl fmt::Display for Reason {
                 "children ended in the window, and the kernel's count has their whole lives in it",
             ),
             Self::SteppedBack => f.write_str("the kernel's counter is smaller than it was"),
+            Self::NotSampled => f.write_str(
+                "not looked at: there are more threads than are looked at, or it came too late",
+            ),
+            Self::ForeignSyscall => {
+                f.write_str("a system call of a 32-bit program, or one that has no name here")
+            }
             Self::NotStored => f.write_str("not part of the stored result"),
             Self::TooLong => f.write_str("the file is longer than what is read of one"),
             Self::Failed { errno } => write!(f, "the read failed with error number {errno}"),

@@ -142,6 +142,8 @@ fn reasons() -> Vec<Observed<u8>> {
         Reason::ThreadsEnded,
         Reason::ChildrenReaped,
         Reason::SteppedBack,
+        Reason::NotSampled,
+        Reason::ForeignSyscall,
         Reason::NotStored,
         Reason::TooLong,
         Reason::Failed { errno: 5 },

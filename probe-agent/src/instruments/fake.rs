@@ -18,11 +18,20 @@ use std::{
     },
 };
 
-/// A machine that was made up. Its folder goes with it.
+/// A machine that was made up.
 pub(super) struct FakeMachine {
-    folder: PathBuf,
+    folder: Folder,
     root: Root,
     artifacts: Mutex<Artifacts>,
+}
+
+/// A folder that goes with what uses it.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// One line of `/proc/PID/stat`. What is not named is 0.
@@ -75,12 +84,17 @@ impl FakeMachine {
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(folder.join("proc")).unwrap();
         let root = Root::at(&folder).unwrap();
-        Self { folder, root, artifacts: Mutex::default() }
+        Self { folder: Folder(folder), root, artifacts: Mutex::default() }
+    }
+
+    /// The machine that runs the test, for what cannot be made up. It is not written to.
+    pub(super) fn live() -> Self {
+        Self { root: Root::live().unwrap(), ..Self::new() }
     }
 
     /// Writes a file below `/proc`.
     pub(super) fn write(&self, path: &str, text: impl AsRef<[u8]>) {
-        let path = self.folder.join("proc").join(path);
+        let path = self.folder.0.join("proc").join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
@@ -115,7 +129,7 @@ impl FakeMachine {
 
     /// Removes a folder below `/proc`.
     pub(super) fn remove(&self, folder: &str) {
-        fs::remove_dir_all(self.folder.join("proc").join(folder)).unwrap();
+        fs::remove_dir_all(self.folder.0.join("proc").join(folder)).unwrap();
     }
 
     /// What an instrument works with.
@@ -128,10 +142,4 @@ impl FakeMachine {
 /// The text of an `io` file.
 pub(super) fn io(read_bytes: u64) -> String {
     format!("rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: {read_bytes}\nwrite_bytes: 0\n")
-}
-
-impl Drop for FakeMachine {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
-    }
 }

@@ -12,10 +12,10 @@ use crate::{
     call::Context,
     instruments::{Collect, process_files::ProcessFiles},
     os::clock,
-    proc::{parse::number_of, pid_stat},
+    proc::{KeptFile, parse::number_of, pid_stat},
 };
 use cgroup_levels::CgroupLevels;
-use end::End;
+use end::{End, Line};
 use protocol::{
     error::AgentError,
     instruments::process_inspect::{ProcessInspect, Report, Request},
@@ -34,26 +34,76 @@ impl Collect for ProcessInspect {
         let started = Instant::now();
         let began = clock::monotonic();
         let first = End::read(&files, &levels)?;
-        let mut sampler = Sampler::new(files, first.threads.keys().map(|id| id.tid));
+        let life = Life::of(&first.line, &files, began);
+        let mut sampler = Sampler::new(files, &first.threads);
         while let Some(at) = sampler.next_at(started.elapsed(), window) {
-            context.wait_until(started, at, window)?;
+            life.wait(started, at, window)?;
             sampler.look();
         }
-        context.wait_until(started, window, window)?;
+        life.wait(started, window, window)?;
         let last = End::read(&files, &levels).map_err(|error| {
             let is_gone = error == AgentError::NoSuchProcess { pid: request.pid };
-            if is_gone { ended(request.pid, began) } else { error }
+            if is_gone { life.ended() } else { error }
         })?;
-        if last.line.start_ticks != first.line.start_ticks {
-            return Err(ended(request.pid, began));
+        if last.line.start_ticks != first.line.start_ticks || life.is_over() {
+            return Err(life.ended());
         }
         report::assemble(&request, &first, &last, sampler, context)
     }
 }
 
-fn ended(pid: u32, began: Duration) -> AgentError {
-    let after = clock::monotonic().saturating_sub(began).as_millis();
-    AgentError::EndedInWindow { pid, after_ms: u64::try_from(after).unwrap_or(u64::MAX) }
+/// Whether the process that is measured still lives.
+struct Life<'c, 's> {
+    files: ProcessFiles<'c, 's>,
+    began: Duration,
+    /// Its line, kept open: the kernel reads no later process's through it.
+    line: Option<KeptFile>,
+    /// It had ended before the window; what is measured is what is left of it.
+    was_over: bool,
+}
+
+impl<'c, 's> Life<'c, 's> {
+    fn of(line: &Line, files: &ProcessFiles<'c, 's>, began: Duration) -> Self {
+        let kept = files.context.root.keep_proc(&format!("{}/stat", files.pid)).ok();
+        Self { files: *files, began, line: kept, was_over: line.is_over() }
+    }
+
+    /// Lets time pass until `end` after `started`, or until the process ends.
+    ///
+    /// # Errors
+    ///
+    /// That it ended, or as for [`Context::check`].
+    fn wait(&self, started: Instant, end: Duration, window: Duration) -> Result<(), AgentError> {
+        /// A process that ends is noticed so late, at most.
+        const STEP: Duration = Duration::from_millis(50);
+        while started.elapsed() < end {
+            let next = end.min(started.elapsed() + STEP);
+            self.files.context.wait_until(started, next, window)?;
+            if self.is_over() {
+                return Err(self.ended());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it ended, also if its parent has not waited for it yet.
+    fn is_over(&self) -> bool {
+        let Some(line) = &self.line else { return false };
+        let mut room = [0; 2048];
+        match line.read(&mut room) {
+            Ok(text) => {
+                let stat = pid_stat::parse(text);
+                !self.was_over && stat.is_ok_and(|stat| Line::of(&stat).is_over())
+            }
+            Err(error) => error.is_gone(),
+        }
+    }
+
+    fn ended(&self) -> AgentError {
+        let after = clock::monotonic().saturating_sub(self.began).as_millis();
+        let after_ms = u64::try_from(after).unwrap_or(u64::MAX);
+        AgentError::EndedInWindow { pid: self.files.pid, after_ms }
+    }
 }
 
 /// Checks that the pid is the process that was meant: one that is there, is no thread of another,
@@ -84,4 +134,23 @@ fn missing(pid: u32, reason: Reason) -> AgentError {
     }
     let path = format!("/proc/{pid}/stat");
     AgentError::Unreadable { path: protocol::host_text::HostText::new(path.as_bytes()), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instruments::fake::FakeMachine;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_that_ends_ends_the_window_before_anyone_waits_for_it() {
+        let machine = FakeMachine::live();
+        let mut child = Command::new("sleep").arg("0.3").spawn().unwrap();
+        let request = Request { pid: child.id(), start_ticks: 0, window_ms: 20_000, threads: 5 };
+        let error = ProcessInspect::collect(request, &machine.context()).unwrap_err();
+        child.wait().unwrap();
+        let AgentError::EndedInWindow { pid, after_ms } = error else { panic!("{error}") };
+        assert_eq!(pid, child.id());
+        assert!((100..5_000).contains(&after_ms), "{after_ms}");
+    }
 }

@@ -31,6 +31,11 @@ impl SchedStat {
         })
     }
 
+    /// Time on a processor or waiting for one, in nanoseconds.
+    pub const fn demand_ns(&self) -> u64 {
+        self.running_ns.saturating_add(self.run_delay_ns)
+    }
+
     /// Adds another thread's.
     pub const fn add(&mut self, other: &Self) {
         self.running_ns = self.running_ns.saturating_add(other.running_ns);

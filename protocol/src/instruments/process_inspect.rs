@@ -163,10 +163,12 @@ pub struct Cpu {
 pub struct Waits {
     /// Times the threads were looked at.
     pub samples: u32,
-    /// Threads looked at each time.
+    /// Threads looked at each time, at most: those that wanted a processor most.
     pub threads_sampled: u32,
-    /// Threads there are.
+    /// Threads that were seen in the window, at its start or at a look.
     pub threads_total: u32,
+    /// Of them, those never looked at: what they waited in is unknown.
+    pub threads_never_sampled: u32,
     /// What they were found in, most often first. Samples miss waits much shorter than a
     /// millisecond, because the looking itself outlasts them; `blocked_pct` does not.
     pub groups: Vec<WaitGroup>,
@@ -272,7 +274,7 @@ pub struct ThreadRow {
     /// Times it was put on a processor.
     pub switches_per_s: Observed<PerSecond>,
     /// What it was found in most often.
-    pub mostly: WaitKind,
+    pub mostly: Observed<WaitKind>,
 }
 
 /// Memory of the process.

@@ -74,7 +74,7 @@ pub(super) struct Ticks {
 }
 
 impl Line {
-    fn of(stat: &PidStat<'_>) -> Self {
+    pub(super) fn of(stat: &PidStat<'_>) -> Self {
         Self {
             at: clock::monotonic(),
             since_boot: clock::since_boot(),
@@ -92,6 +92,12 @@ impl Line {
             minor_faults: stat.minor_faults,
             major_faults: stat.major_faults,
         }
+    }
+
+    /// Whether the process has ended. One whose first thread ended looks like a zombie, too; the
+    /// others are still counted then.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, State::Zombie | State::Dead) && self.threads <= 1
     }
 }
 

@@ -41,12 +41,12 @@ pub(super) fn assemble(
 ) -> Result<(Report, Meta), AgentError> {
     context.check()?;
     let window = last.line.at.saturating_sub(first.line.at);
-    let used = Used::between(first, last);
+    let used = Used::between(first, last, sampler.saw_others(&last.threads));
     let ends = Ends { first, last, used, window };
     let (process, redacted) = ends.identity(request, context);
     let all_threads = ends.used.threads.clone();
-    let blocked = |tid| {
-        let thread = all_threads.iter().find(|thread| thread.id.tid == tid);
+    let blocked = |id| {
+        let thread = all_threads.iter().find(|thread| thread.id == id);
         let share = thread.map_or(Observed::Unknown(Reason::ThreadsEnded), |it| ends.blocked(it));
         share.map(|share| share.get() / 100.0)
     };
@@ -171,7 +171,7 @@ impl Ends<'_> {
 
     fn blocked(&self, thread: &ThreadUse) -> Observed<Percent> {
         thread.used.clone().and_then(|used| {
-            let wanted = Duration::from_nanos(used.running_ns.saturating_add(used.run_delay_ns));
+            let wanted = Duration::from_nanos(used.demand_ns());
             self.share(thread.life.saturating_sub(wanted))
         })
     }
@@ -189,7 +189,7 @@ impl Ends<'_> {
             running_pct: self.share_of_thread(thread, |used| used.running_ns),
             run_delay_pct: self.share_of_thread(thread, |used| used.run_delay_ns),
             switches_per_s: self.rate(thread.used.clone().map(|used| used.switches)),
-            mostly: sampler.mostly(thread.id.tid),
+            mostly: sampler.mostly(thread.id),
         }
     }
 
@@ -339,7 +339,7 @@ mod tests {
         machine.write("7/io", io(1 << 30));
         machine.thread(7, parent, 1004);
         let read = |last: &End| {
-            let used = Used::between(&first, last);
+            let used = Used::between(&first, last, false);
             let ends = Ends { first: &first, last, used, window: Duration::from_secs(1) };
             ends.io_used().map(|used| used.storage_read_bytes)
         };

@@ -3,8 +3,9 @@
 //! A thread that was not put on a processor since the last look still waits in the same place, so
 //! one small file tells, and the costlier ones are read only for those that moved.
 
+use super::threads::Threads;
 use crate::{
-    instruments::process_files::ProcessFiles,
+    instruments::{process_files::ProcessFiles, thread_accounts::ThreadId},
     proc::{KeptFile, pid_stat, schedstat, waiting, waiting::SyscallLine},
 };
 use protocol::{
@@ -16,9 +17,12 @@ use protocol::{
     observed::{Feature, Observed, Reason},
     units::Percent,
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-/// Threads that are looked at each time. Of more, an even spread.
+/// Threads that are looked at each time. Of more, those that wanted a processor most.
 const SAMPLED_THREADS: usize = 64;
 
 /// Pause between two looks; 23 looks fit into a second. Neither divides nor is divided by the
@@ -45,6 +49,8 @@ struct Place {
 enum Unreadable {
     /// The thread did not wait in anything.
     Nothing,
+    /// A system call that has no name here.
+    Foreign,
     NotPermitted,
     Missing,
 }
@@ -52,56 +58,112 @@ enum Unreadable {
 pub(super) struct Sampler<'c, 's> {
     files: ProcessFiles<'c, 's>,
     watched: Vec<Watched>,
-    threads_total: usize,
+    /// What threads had used by the start of the window: those that did most come first.
+    used: BTreeMap<u32, u64>,
+    /// Every thread that was listed at the start or at a look.
+    seen: BTreeSet<u32>,
+    /// Threads looked at in one look, at most.
+    most_at_once: usize,
     looks: u32,
     pause: Duration,
     /// How often each thread was found in each place.
-    found: BTreeMap<u32, BTreeMap<Place, u32>>,
+    found: BTreeMap<ThreadId, BTreeMap<Place, u32>>,
     /// Reason for refused reads, once seen.
     refusal: Option<Reason>,
 }
 
-/// One thread that is looked at.
-#[derive(Debug)]
+/// A thread that is looked at. As far as there is room its files stay open: the kernel then reads
+/// no other thread's under the same number.
 struct Watched {
     tid: u32,
+    /// Known from the first look on.
+    start_ticks: Option<u64>,
     stat: Option<KeptFile>,
     schedstat: Option<KeptFile>,
-    /// Times it had been put on a processor by the last look.
+    /// Times it had been put on a processor at the last look.
     slices: Option<u64>,
-    /// Where it was then, unless it was running.
+    /// Where it waited at the last look, if it waited.
     waits_in: Option<Place>,
 }
 
-/// All threads that were found in one place.
-#[derive(Debug, Default)]
+/// Threads in one place.
+#[derive(Clone, Debug, Default)]
 struct Crowd {
     times: u32,
     threads: u32,
-    /// Time that they were blocked there, as a share of the window.
+    /// Time blocked there, summed over threads, as a share of the window.
     blocked: f64,
+    /// Why some thread's time is not in it.
+    unknown: Option<Reason>,
 }
 
 impl<'c, 's> Sampler<'c, 's> {
-    pub(super) fn new(files: ProcessFiles<'c, 's>, tids: impl Iterator<Item = u32>) -> Self {
-        let all: Vec<u32> = tids.collect();
-        let step = all.len().div_ceil(SAMPLED_THREADS).max(1);
-        let watched = all.iter().step_by(step).map(|tid| {
-            let keep = |file| {
-                files.context.root.keep_proc(&format!("{}/task/{tid}/{file}", files.pid)).ok()
-            };
-            let (stat, schedstat) = (keep("stat"), keep("schedstat"));
-            Watched { tid: *tid, stat, schedstat, slices: None, waits_in: None }
-        });
-        Self {
-            watched: watched.collect(),
+    /// Makes ready to sample threads of one process.
+    pub(super) fn new(files: ProcessFiles<'c, 's>, threads: &Threads) -> Self {
+        let used: BTreeMap<u32, u64> =
+            threads.iter().map(|(id, thread)| (id.tid, thread.demand_ns())).collect();
+        let mut sampler = Self {
             files,
-            threads_total: all.len(),
+            watched: Vec::new(),
+            seen: used.keys().copied().collect(),
+            used,
+            most_at_once: 0,
             looks: 0,
             pause: PAUSE,
             found: BTreeMap::new(),
             refusal: None,
+        };
+        let busiest = sampler.busiest(|_, used| used.unwrap_or(0));
+        sampler.watch(&busiest);
+        sampler
+    }
+
+    /// The threads for which there is room, largest first.
+    fn busiest(&self, weight: impl Fn(u32, Option<u64>) -> u64) -> Vec<u32> {
+        let weighed = |tid: &u32| (weight(*tid, self.used.get(tid).copied()), *tid);
+        let mut tids: Vec<(u64, u32)> = self.seen.iter().map(weighed).collect();
+        tids.sort_by_key(|(weight, tid)| (std::cmp::Reverse(*weight), *tid));
+        tids.into_iter().take(SAMPLED_THREADS).map(|(_, tid)| tid).collect()
+    }
+
+    /// Looks at these threads from now on, as far as there is room.
+    fn watch(&mut self, tids: &[u32]) {
+        for tid in tids {
+            let is_watched = self.watched.iter().any(|watched| watched.tid == *tid);
+            if is_watched || self.watched.len() >= SAMPLED_THREADS {
+                continue;
+            }
+            let keep = |file| {
+                let path = format!("{}/task/{tid}/{file}", self.files.pid);
+                self.files.context.root.keep_proc(&path).ok()
+            };
+            let (stat, schedstat) = (keep("stat"), keep("schedstat"));
+            let (tid, start_ticks, slices, waits_in) = (*tid, None, None, None);
+            self.watched.push(Watched { tid, start_ticks, stat, schedstat, slices, waits_in });
         }
+    }
+
+    /// Lists the threads anew: some have ended, and others were born.
+    fn list_again(&mut self) {
+        let Ok(tids) = self.files.thread_ids() else { return };
+        self.seen.extend(&tids);
+        if self.looks == 1 && tids.len() > SAMPLED_THREADS {
+            self.choose_again();
+        }
+        self.watched.retain(|watched| tids.contains(&watched.tid));
+        self.watch(&tids);
+    }
+
+    /// Chooses those that did most since the start of the window, instead of in their lives.
+    fn choose_again(&mut self) {
+        let now = |tid| {
+            let path = format!("task/{tid}/schedstat");
+            let read = self.files.parsed(&path, Feature::SchedulerStatistics, schedstat::parse);
+            read.map_or(0, |now| now.demand_ns())
+        };
+        let busiest = self.busiest(|tid, used| now(tid).saturating_sub(used.unwrap_or(0)));
+        self.watched.retain(|watched| busiest.contains(&watched.tid));
+        self.watch(&busiest);
     }
 
     /// When the next look is due, as time since the window's start; `None` when no further one
@@ -109,39 +171,44 @@ impl<'c, 's> Sampler<'c, 's> {
     pub(super) fn next_at(&mut self, passed: Duration, window: Duration) -> Option<Duration> {
         self.pause = self.pause.max(window / MOST_LOOKS);
         let next = passed + self.pause;
-        (next < window && !self.watched.is_empty()).then_some(next)
+        (next < window).then_some(next)
     }
 
     /// Looks at every sampled thread once.
     pub(super) fn look(&mut self) {
         self.looks += 1;
+        self.list_again();
         let mut watched = std::mem::take(&mut self.watched);
         // Those that were awake come first: they move on while we look, and a wait of a tenth of a
         // millisecond is over soon.
         watched.sort_by_key(|thread| thread.waits_in.is_some());
-        for thread in &mut watched {
-            if let Some(place) = self.place_of(thread) {
-                *self.found.entry(thread.tid).or_default().entry(place).or_default() += 1;
-            }
-        }
+        // One that has ended makes room, and lets a later thread under its number be looked at.
+        watched.retain_mut(|thread| {
+            let Some((id, place)) = self.place_of(thread) else { return false };
+            *self.found.entry(id).or_default().entry(place).or_default() += 1;
+            true
+        });
+        self.most_at_once = self.most_at_once.max(watched.len());
         self.watched = watched;
     }
 
     /// Where a thread is; `None` when it has ended.
-    fn place_of(&mut self, thread: &mut Watched) -> Option<Place> {
-        if let Some(place) = &thread.waits_in
+    fn place_of(&mut self, thread: &mut Watched) -> Option<(ThreadId, Place)> {
+        let tid = thread.tid;
+        if let (Some(place), Some(start_ticks)) = (&thread.waits_in, thread.start_ticks)
             && thread.slices.is_some()
             && slices(thread) == thread.slices
         {
-            return Some(place.clone());
+            return Some((ThreadId { tid, start_ticks }, place.clone()));
         }
-        let place = self.read_place(thread)?;
+        let (id, place) = self.read_place(thread)?;
+        thread.start_ticks = Some(id.start_ticks);
         thread.slices = slices(thread);
         thread.waits_in = (place.kind != WaitKind::Running).then(|| place.clone());
-        Some(place)
+        Some((id, place))
     }
 
-    fn read_place(&mut self, thread: &Watched) -> Option<Place> {
+    fn read_place(&mut self, thread: &Watched) -> Option<(ThreadId, Place)> {
         let mut room = [0; LINE_BYTES];
         // Its state before anything else.
         let line = match &thread.stat {
@@ -152,21 +219,19 @@ impl<'c, 's> Sampler<'c, 's> {
                 self.files.context.root.read_proc_once(&path, &mut room)
             }
         };
-        let line = line.ok()?;
-        let state = State::from_letter(pid_stat::parse(line).ok()?.state);
+        let stat = pid_stat::parse(line.ok()?).ok()?;
+        let state = State::from_letter(stat.state);
         let tid = thread.tid;
+        let id = ThreadId { tid, start_ticks: stat.start_ticks };
         if state == State::Running {
-            return Some(Place {
-                kind: WaitKind::Running,
-                state: state.letter(),
-                channel: Err(Unreadable::Nothing),
-                syscall: Err(Unreadable::Nothing),
-            });
+            let nothing = Err(Unreadable::Nothing);
+            let (kind, state) = (WaitKind::Running, state.letter());
+            return Some((id, Place { kind, state, channel: nothing.clone(), syscall: nothing }));
         }
         let (line, syscall) = match self.file(tid, "syscall", Feature::SyscallFile) {
             Ok(text) => {
                 let line = waiting::parse_syscall(&text);
-                (line, name_of(line).ok_or(Unreadable::Nothing))
+                (line, name_of(line))
             }
             Err(unreadable) => (SyscallLine::Unknown, Err(unreadable)),
         };
@@ -180,7 +245,7 @@ impl<'c, 's> Sampler<'c, 's> {
         };
         let kind = waiting::kind(state, channel.as_deref().ok(), line);
         let channel = channel.map(|name| HostText::new(&name));
-        Some(Place { kind, state: state.letter(), channel, syscall })
+        Some((id, Place { kind, state: state.letter(), channel, syscall }))
     }
 
     fn file(&mut self, tid: u32, file: &str, feature: Feature) -> Result<Vec<u8>, Unreadable> {
@@ -198,6 +263,8 @@ impl<'c, 's> Sampler<'c, 's> {
             | Reason::TooCostly { .. }
             | Reason::NoBaseline
             | Reason::ThreadsEnded
+            | Reason::NotSampled
+            | Reason::ForeignSyscall
             | Reason::ChildrenReaped
             | Reason::SteppedBack
             | Reason::NotStored
@@ -209,42 +276,43 @@ impl<'c, 's> Sampler<'c, 's> {
         })
     }
 
+    /// Whether a thread was listed that is not among these.
+    pub(super) fn saw_others(&self, threads: &Threads) -> bool {
+        let there: BTreeSet<u32> = threads.keys().map(|id| id.tid).collect();
+        !self.seen.is_subset(&there)
+    }
+
     /// What one thread was found in most often.
-    pub(super) fn mostly(&self, tid: u32) -> WaitKind {
-        let places = self.found.get(&tid).into_iter().flatten();
-        places.max_by_key(|(_, times)| **times).map_or(WaitKind::Other, |(place, _)| place.kind)
+    pub(super) fn mostly(&self, id: ThreadId) -> Observed<WaitKind> {
+        let places = self.found.get(&id).into_iter().flatten();
+        let most = places.max_by_key(|(_, times)| **times).map(|(place, _)| place.kind);
+        most.ok_or(Reason::NotSampled).into()
     }
 
     /// All that was found, most often first. `blocked` gives the share of the window for which a
     /// thread was blocked, by the scheduler's account.
-    pub(super) fn waits(&self, blocked: impl Fn(u32) -> Observed<f64>) -> Waits {
+    pub(super) fn waits(&self, blocked: impl Fn(ThreadId) -> Observed<f64>) -> Waits {
         let mut crowds: BTreeMap<Place, Crowd> = BTreeMap::new();
-        let mut unknown = None;
-        for (tid, places) in &self.found {
-            let blocked = match blocked(*tid) {
-                Observed::Known(blocked) => blocked,
-                Observed::Unknown(reason) => {
-                    unknown.get_or_insert(reason);
-                    0.0
-                }
-            };
-            add(&mut crowds, places, blocked);
+        for (id, places) in &self.found {
+            add(&mut crowds, places, &blocked(*id));
         }
         let all: u32 = crowds.values().map(|crowd| crowd.times).sum();
         let mut groups: Vec<(u32, WaitGroup)> = crowds
             .iter()
-            .map(|(place, crowd)| (crowd.times, self.group(place, crowd, all, unknown.as_ref())))
+            .map(|(place, crowd)| (crowd.times, self.group(place, crowd, all)))
             .collect();
         groups.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
+        let looked_at: BTreeSet<u32> = self.found.keys().map(|id| id.tid).collect();
         Waits {
             samples: self.looks,
-            threads_sampled: count(self.watched.len()),
-            threads_total: count(self.threads_total),
+            threads_sampled: count(self.most_at_once),
+            threads_total: count(self.seen.len()),
+            threads_never_sampled: count(self.seen.difference(&looked_at).count()),
             groups: groups.into_iter().map(|(_, group)| group).collect(),
         }
     }
 
-    fn group(&self, place: &Place, crowd: &Crowd, all: u32, unknown: Option<&Reason>) -> WaitGroup {
+    fn group(&self, place: &Place, crowd: &Crowd, all: u32) -> WaitGroup {
         let letter = u8::try_from(place.state).unwrap_or(b'?');
         let blocked = Percent::of(crowd.blocked, 1.0).unwrap_or_default();
         WaitGroup {
@@ -254,8 +322,10 @@ impl<'c, 's> Sampler<'c, 's> {
             syscall: self.name(&place.syscall, Feature::SyscallFile),
             threads: crowd.threads,
             share_pct: Percent::of(f64::from(crowd.times), f64::from(all)).unwrap_or_default(),
-            blocked_pct: unknown
-                .map_or(Observed::Known(blocked), |reason| Observed::Unknown(reason.clone())),
+            blocked_pct: match &crowd.unknown {
+                None => Observed::Known(blocked),
+                Some(reason) => Observed::Unknown(reason.clone()),
+            },
         }
     }
 
@@ -263,6 +333,7 @@ impl<'c, 's> Sampler<'c, 's> {
         match name {
             Ok(name) => Observed::Known(name.clone()),
             Err(Unreadable::Nothing) => Observed::Known(HostText::new(b"-")),
+            Err(Unreadable::Foreign) => Observed::Unknown(Reason::ForeignSyscall),
             Err(Unreadable::NotPermitted) => {
                 Observed::Unknown(self.refusal.clone().unwrap_or(Reason::Gone))
             }
@@ -281,8 +352,17 @@ fn slices(thread: &Watched) -> Option<u64> {
 /// Adds one thread's places to those of all.
 ///
 /// A wait that is long beside a look is found in its share of the looks. Of what the scheduler's
-/// account says beyond that, only so much is known: waits too short to be seen.
-fn add(crowds: &mut BTreeMap<Place, Crowd>, places: &BTreeMap<Place, u32>, blocked: f64) {
+/// account says beyond that, only so much is known: waits too short to be seen. Without an account,
+/// it is unknown for how long it was blocked wherever it was found.
+fn add(
+    crowds: &mut BTreeMap<Place, Crowd>,
+    places: &BTreeMap<Place, u32>,
+    account: &Observed<f64>,
+) {
+    let (blocked, unknown) = match account {
+        Observed::Known(blocked) => (*blocked, None),
+        Observed::Unknown(reason) => (0.0, Some(reason)),
+    };
     let is_waiting = |place: &Place| place.kind != WaitKind::Running;
     let looks: u32 = places.values().sum();
     let waiting = places.iter().filter(|(place, _)| is_waiting(place));
@@ -295,6 +375,7 @@ fn add(crowds: &mut BTreeMap<Place, Crowd>, places: &BTreeMap<Place, u32>, block
         crowd.threads += 1;
         if is_waiting(place) {
             crowd.blocked += scale * f64::from(*times) / f64::from(looks);
+            crowd.unknown = crowd.unknown.take().or_else(|| unknown.cloned());
         }
     }
     // A look is a few percent; less than that is the noise of looking.
@@ -320,10 +401,11 @@ impl Place {
     }
 }
 
-fn name_of(line: SyscallLine) -> Option<HostText> {
+fn name_of(line: SyscallLine) -> Result<HostText, Unreadable> {
     match line {
-        SyscallLine::In(call) => Some(HostText::new(call.number.name().as_bytes())),
-        SyscallLine::Running | SyscallLine::Outside | SyscallLine::Unknown => None,
+        SyscallLine::In(call) => Ok(HostText::new(call.number.name().as_bytes())),
+        SyscallLine::Running | SyscallLine::Outside => Err(Unreadable::Nothing),
+        SyscallLine::Unknown => Err(Unreadable::Foreign),
     }
 }
 
@@ -334,6 +416,10 @@ fn count(length: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instruments::{
+        fake::{FakeMachine, FakeStat},
+        process_inspect::threads,
+    };
 
     fn place(kind: WaitKind) -> Place {
         Place { kind, ..Place::unseen() }
@@ -344,13 +430,13 @@ mod tests {
         let mut crowds = BTreeMap::new();
         // Found in storage once in ten looks, and blocked for most of the time: the rest is unseen.
         let caught = BTreeMap::from([(place(WaitKind::Running), 9), (place(WaitKind::Storage), 1)]);
-        add(&mut crowds, &caught, 0.75);
+        add(&mut crowds, &caught, &Observed::Known(0.75));
         // Really running.
         let running = BTreeMap::from([(place(WaitKind::Running), 10)]);
-        add(&mut crowds, &running, 0.001);
+        add(&mut crowds, &running, &Observed::Known(0.001));
         // Found waiting by chance more often than it waited.
         let unlucky = BTreeMap::from([(place(WaitKind::Running), 5), (place(WaitKind::Poll), 5)]);
-        add(&mut crowds, &unlucky, 0.25);
+        add(&mut crowds, &unlucky, &Observed::Known(0.25));
         let blocked = |kind| crowds.get(&place(kind)).map(|crowd| crowd.blocked);
         assert_eq!(blocked(WaitKind::Storage), Some(0.1));
         assert_eq!(blocked(WaitKind::TooShortToSee), Some(0.65));
@@ -358,5 +444,83 @@ mod tests {
         assert_eq!(blocked(WaitKind::Running), Some(0.0));
         let running = crowds.get(&place(WaitKind::Running)).unwrap();
         assert_eq!((running.times, running.threads), (24, 3));
+    }
+
+    #[test]
+    fn a_thread_without_an_account_leaves_unknown_where_it_waited_and_nothing_else() {
+        let mut crowds = BTreeMap::new();
+        let waited = BTreeMap::from([(place(WaitKind::Running), 1), (place(WaitKind::Pipe), 1)]);
+        add(&mut crowds, &waited, &Observed::Unknown(Reason::ThreadsEnded));
+        let other = BTreeMap::from([(place(WaitKind::Poll), 2)]);
+        add(&mut crowds, &other, &Observed::Known(1.0));
+        let unknown = |kind| crowds.get(&place(kind)).and_then(|crowd| crowd.unknown.clone());
+        assert_eq!(unknown(WaitKind::Pipe), Some(Reason::ThreadsEnded));
+        assert_eq!((unknown(WaitKind::Running), unknown(WaitKind::Poll)), (None, None));
+    }
+
+    fn write_thread(machine: &FakeMachine, tid: u32, demand_ns: u64, syscall: &str) -> ThreadId {
+        let start_ticks = u64::from(tid);
+        machine.thread(7, FakeStat::idle(tid, start_ticks), demand_ns);
+        machine.write(&format!("7/task/{tid}/syscall"), syscall);
+        machine.write(&format!("7/task/{tid}/wchan"), "do_sys_poll");
+        ThreadId { tid, start_ticks }
+    }
+
+    const IN_POLL: &str = "7 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffd00000000 0x7f0000000000";
+
+    #[test]
+    fn those_that_did_most_are_looked_at_and_the_others_are_counted() {
+        let machine = FakeMachine::new();
+        machine.stat("7", FakeStat { threads: 100, ..FakeStat::idle(7, 7) });
+        // The one that did most by far is the last of a hundred, and did nothing of it now.
+        let ids: Vec<_> = (7..107)
+            .map(|tid| write_thread(&machine, tid, u64::from(tid / 106) * 9000, IN_POLL))
+            .collect();
+        let context = machine.context();
+        let files = ProcessFiles { pid: 7, context: &context };
+        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap());
+        assert!(sampler.watched.iter().any(|watched| watched.tid == 106));
+        // Before the first look, the last but one does something.
+        let busy = write_thread(&machine, 105, 500, IN_POLL);
+        sampler.look();
+        assert_eq!(sampler.mostly(busy), Observed::Known(WaitKind::Poll));
+        let waits = sampler.waits(|_| Observed::Known(1.0));
+        let threads = (waits.threads_sampled, waits.threads_total, waits.threads_never_sampled);
+        assert_eq!(threads, (64, 100, 36));
+        let unseen = ids.iter().filter(|id| sampler.mostly(**id).known().is_none()).count();
+        assert_eq!(unseen, 36);
+    }
+
+    #[test]
+    fn threads_that_come_and_go_between_the_ends_are_seen() {
+        let machine = FakeMachine::new();
+        machine.stat("7", FakeStat::idle(7, 7));
+        write_thread(&machine, 7, 0, IN_POLL);
+        let context = machine.context();
+        let files = ProcessFiles { pid: 7, context: &context };
+        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap());
+        sampler.look();
+        let born = write_thread(&machine, 8, 0, IN_POLL);
+        sampler.look();
+        assert_eq!(sampler.mostly(born), Observed::Known(WaitKind::Poll));
+        assert!(!sampler.saw_others(&threads::read(&files).unwrap()));
+        machine.remove("7/task/8");
+        sampler.look();
+        assert!(sampler.saw_others(&threads::read(&files).unwrap()));
+    }
+
+    #[test]
+    fn a_system_call_without_a_name_is_unknown_and_not_none() {
+        let machine = FakeMachine::new();
+        machine.stat("7", FakeStat::idle(7, 7));
+        // A 32-bit program: call 7 is waitpid there, and poll here.
+        write_thread(&machine, 7, 0, "7 0x1 0x2 0x3 0x4 0x5 0x6 0xffe00000 0xf7000000");
+        let context = machine.context();
+        let files = ProcessFiles { pid: 7, context: &context };
+        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap());
+        sampler.look();
+        let waits = sampler.waits(|_| Observed::Known(1.0));
+        let [group] = waits.groups.as_slice() else { panic!("one group") };
+        assert_eq!(group.syscall, Observed::Unknown(Reason::ForeignSyscall));
     }
 }

@@ -36,6 +36,13 @@ pub(super) struct Thread {
     io: Observed<PidIo>,
 }
 
+impl Thread {
+    /// Time on a processor or waiting for one since it started, in nanoseconds.
+    pub(super) fn demand_ns(&self) -> u64 {
+        self.schedstat.known().map_or(0, SchedStat::demand_ns)
+    }
+}
+
 /// All threads of the process.
 pub(super) type Threads = BTreeMap<ThreadId, Thread>;
 
@@ -140,7 +147,9 @@ pub(super) struct Used {
 
 impl Used {
     /// Compares both ends of the window.
-    pub(super) fn between(first: &End, last: &End) -> Self {
+    ///
+    /// `saw_others` says that there were threads in between that are not at its end.
+    pub(super) fn between(first: &End, last: &End, saw_others: bool) -> Self {
         let began_ticks = tick_of(first.line.since_boot);
         let (before, now) = (&first.threads, &last.threads);
         let run_before = accounts(before, |thread| &thread.schedstat);
@@ -148,13 +157,12 @@ impl Used {
         let run = Between { before: &run_before, now: &run_now, began_ticks };
         let threads = now.iter().map(|(id, thread)| {
             let used = run.used_by(id);
-            let demand = |used: &SchedStat| used.running_ns.saturating_add(used.run_delay_ns);
             ThreadUse {
                 id: *id,
                 name: thread.name.clone(),
                 state: thread.state,
                 life: life(*id, thread, first, last),
-                demand: used.known().map_or(0.0, |used| demand(used) as f64),
+                demand: used.known().map_or(0.0, |used| used.demand_ns() as f64),
                 used,
             }
         });
@@ -162,9 +170,9 @@ impl Used {
         let process = clock::ticks(cpu(last).saturating_sub(cpu(first)));
         let schedstat = run.used().and_then(|used| {
             let is_short = some_came_and_went(process, Duration::from_nanos(used.running_ns));
-            if is_short { Err(Reason::ThreadsEnded) } else { Ok(used) }
+            if is_short || saw_others { Err(Reason::ThreadsEnded) } else { Ok(used) }
         });
-        // Threads that came and went unseen show in the running time alone.
+        // Threads that came and went show in the running time, not in each of the others.
         let whole = match &schedstat {
             Observed::Unknown(Reason::ThreadsEnded) => Err(Reason::ThreadsEnded),
             Observed::Known(_) | Observed::Unknown(_) => Ok(()),
@@ -237,7 +245,7 @@ mod tests {
         // Born in the window, by the clock of the machine that runs the test.
         let born = tick_of(clock::since_boot()) + 1;
         machine.thread(7, FakeStat { block_delay_ticks: 4, ..FakeStat::idle(9, born) }, 4);
-        let used = Used::between(&first, &end(&machine));
+        let used = Used::between(&first, &end(&machine), false);
         assert_eq!(used.schedstat.map(|used| used.run_delay_ns), Observed::Known(7));
         assert_eq!(used.switches.map(|used| used.voluntary), Observed::Known(7));
         assert_eq!(used.io.map(|used| used.storage_read_bytes), Observed::Known(7));
@@ -250,7 +258,7 @@ mod tests {
         let first = end(&machine);
         machine.remove("7/task/8");
         machine.thread(7, FakeStat::idle(7, 100), 1001);
-        let used = Used::between(&first, &end(&machine));
+        let used = Used::between(&first, &end(&machine), false);
         let ended = Reason::ThreadsEnded;
         assert_eq!(used.schedstat, Observed::Unknown(ended.clone()));
         assert_eq!(used.switches, Observed::Unknown(ended.clone()));
@@ -264,7 +272,7 @@ mod tests {
         let machine = machine();
         let first = end(&machine);
         machine.stat("7", FakeStat { threads: 2, user_ticks: 50, ..FakeStat::idle(7, 100) });
-        let used = Used::between(&first, &end(&machine));
+        let used = Used::between(&first, &end(&machine), false);
         assert_eq!(used.schedstat, Observed::Unknown(Reason::ThreadsEnded));
         assert_eq!(used.switches, Observed::Unknown(Reason::ThreadsEnded));
     }

@@ -27,6 +27,7 @@ pub(super) fn report() -> Report {
             samples: 24,
             threads_sampled: 1,
             threads_total: 1,
+            threads_never_sampled: 0,
             groups: vec![WaitGroup {
                 kind: WaitKind::Storage,
                 state: State::UninterruptibleSleep,
@@ -44,7 +45,7 @@ pub(super) fn report() -> Report {
             running_pct: Observed::Known(percent(24.1)),
             run_delay_pct: Observed::Known(percent(2.9)),
             switches_per_s: Observed::Known(rate(4_312)),
-            mostly: WaitKind::Storage,
+            mostly: Observed::Known(WaitKind::Storage),
         }],
         memory: memory(),
         io: Io {

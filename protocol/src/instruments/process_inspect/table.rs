@@ -150,10 +150,13 @@ fn cgroup_line(cgroup: &super::Cgroup) -> String {
 
 fn waits(report: &Report) -> Table {
     let waits = &report.waits;
-    let title = format!(
+    let mut title = format!(
         "found in, {} looks at {} of {} threads",
         waits.samples, waits.threads_sampled, waits.threads_total
     );
+    if waits.threads_never_sampled > 0 {
+        title.push_str(&format!("; {} never looked at", waits.threads_never_sampled));
+    }
     let mut table = Table::with_columns(
         title,
         &["%LOOKS", "%BLOCKED", "THREADS", "<S", "<WAITS FOR", "<SYSCALL", "<CHANNEL"],
@@ -186,7 +189,7 @@ fn threads(rows: &[ThreadRow]) -> Table {
             share(&row.running_pct),
             share(&row.run_delay_pct),
             speed(&row.switches_per_s),
-            row.mostly.words().to_owned(),
+            or_unknown(&row.mostly, |kind| kind.words().to_owned()),
             row.name.to_string(),
         ]);
     }

@@ -99,9 +99,9 @@ mod tests {
             (vec![Err(NOT_ENABLED)], true, Observed::Unknown(ABOVE)),
             (vec![Err(ROOT)], false, Observed::Unknown(ROOT)),
             (
-                vec![Ok(None), Err(Reason::TimedOut), Ok(None)],
+                vec![Ok(None), Err(Reason::NoBaseline), Ok(None)],
                 false,
-                Observed::Unknown(Reason::TimedOut),
+                Observed::Unknown(Reason::NoBaseline),
             ),
         ];
         for (levels, is_cut, want) in cases {
@@ -129,8 +129,8 @@ mod tests {
         );
         assert_eq!(since(vec![Err(ROOT)], vec![Err(ROOT)], false), Observed::Unknown(ROOT));
         assert_eq!(
-            since(vec![Ok(5), Err(Reason::TimedOut)], vec![Ok(5), Ok(1)], false),
-            Observed::Unknown(Reason::TimedOut)
+            since(vec![Ok(5), Err(Reason::NoBaseline)], vec![Ok(5), Ok(1)], false),
+            Observed::Unknown(Reason::NoBaseline)
         );
     }
 }
