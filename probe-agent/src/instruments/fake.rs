@@ -11,27 +11,39 @@ use protocol::{
 };
 use std::{
     fs,
-    path::PathBuf,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU32, Ordering},
-    },
+    os::unix::fs::symlink,
+    sync::{Arc, Mutex},
 };
+use tempfile::TempDir;
 
 /// A machine that was made up.
 pub(super) struct FakeMachine {
-    folder: Folder,
+    folder: TempDir,
     root: Root,
     artifacts: Mutex<Artifacts>,
 }
 
-/// A folder that goes with what uses it.
-struct Folder(PathBuf);
+/// The cgroup namespace of a machine itself.
+pub(super) const FIRST: &str = "cgroup:[4026531835]";
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+/// Any other.
+pub(super) const OF_A_CONTAINER: &str = "cgroup:[4026532573]";
+
+/// The one process of [`machine`].
+pub(super) const PID: u32 = 7;
+
+/// Looks at a machine of one process that consists of these files, from a cgroup namespace.
+pub(super) fn machine<T>(
+    files: &[(&str, &str)],
+    namespace: &str,
+    look: impl FnOnce(&Context<'_>) -> T,
+) -> T {
+    let machine = FakeMachine::in_namespace(namespace);
+    fs::create_dir_all(machine.folder.path().join("proc").join(PID.to_string())).unwrap();
+    for (path, text) in files {
+        machine.write_below_root(path, text);
     }
+    look(&machine.context())
 }
 
 /// One line of `/proc/PID/stat`. What is not named is 0.
@@ -78,13 +90,16 @@ impl Listener for Nobody {
 impl FakeMachine {
     /// A machine without a process.
     pub(super) fn new() -> Self {
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let made = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("sysmcp-fake-{}-{made}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(folder.join("proc")).unwrap();
-        let root = Root::at(&folder).unwrap();
-        Self { folder: Folder(folder), root, artifacts: Mutex::default() }
+        Self::in_namespace(FIRST)
+    }
+
+    fn in_namespace(cgroup_namespace: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let namespaces = folder.path().join("proc/self/ns");
+        fs::create_dir_all(&namespaces).unwrap();
+        symlink(cgroup_namespace, namespaces.join("cgroup")).unwrap();
+        let root = Root::at(folder.path()).unwrap();
+        Self { folder, root, artifacts: Mutex::default() }
     }
 
     /// The machine that runs the test, for what cannot be made up. It is not written to.
@@ -94,7 +109,11 @@ impl FakeMachine {
 
     /// Writes a file below `/proc`.
     pub(super) fn write(&self, path: &str, text: impl AsRef<[u8]>) {
-        let path = self.folder.0.join("proc").join(path);
+        self.write_below_root(&format!("proc/{path}"), text);
+    }
+
+    fn write_below_root(&self, path: &str, text: impl AsRef<[u8]>) {
+        let path = self.folder.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
@@ -129,7 +148,7 @@ impl FakeMachine {
 
     /// Removes a folder below `/proc`.
     pub(super) fn remove(&self, folder: &str) {
-        fs::remove_dir_all(self.folder.0.join("proc").join(folder)).unwrap();
+        fs::remove_dir_all(self.folder.path().join("proc").join(folder)).unwrap();
     }
 
     /// What an instrument works with.

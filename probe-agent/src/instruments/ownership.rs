@@ -96,7 +96,7 @@ pub(super) fn command(pid: u32, cap: usize, context: &Context<'_>) -> (Observed<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instruments::process_files::made_up::{FIRST, OF_A_CONTAINER, PID, machine};
+    use crate::instruments::fake::{FIRST, OF_A_CONTAINER, PID, machine};
 
     #[test]
     fn from_within_a_container_its_name_is_not_to_be_seen() {

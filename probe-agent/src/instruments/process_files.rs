@@ -106,60 +106,6 @@ impl ProcessFiles<'_, '_> {
     }
 }
 
-/// A machine that was made up for a test.
-#[cfg(test)]
-pub(super) mod made_up {
-    use crate::{
-        call::{Context, Listener, Withdrawal},
-        proc::Root,
-    };
-    use protocol::{
-        budget::Budget,
-        message::{Progress, RequestId, Streamed},
-    };
-    use std::sync::{Arc, Mutex};
-
-    /// The one process that it has.
-    pub(in crate::instruments) const PID: u32 = 7;
-
-    /// The cgroup namespace of a machine itself.
-    pub(in crate::instruments) const FIRST: &str = "cgroup:[4026531835]";
-
-    /// Any other.
-    pub(in crate::instruments) const OF_A_CONTAINER: &str = "cgroup:[4026532573]";
-
-    struct Nobody;
-
-    impl Listener for Nobody {
-        fn progress(&self, _: Progress) {}
-
-        fn item(&self, _: Streamed) -> bool {
-            true
-        }
-    }
-
-    /// Looks at a machine that consists of these files, from a cgroup namespace.
-    pub(in crate::instruments) fn machine<T>(
-        files: &[(&str, &str)],
-        namespace: &str,
-        look: impl FnOnce(&Context<'_>) -> T,
-    ) -> T {
-        let folder = tempfile::tempdir().unwrap();
-        let proc = folder.path().join("proc");
-        std::fs::create_dir_all(proc.join("self/ns")).unwrap();
-        std::fs::create_dir_all(proc.join(PID.to_string())).unwrap();
-        std::os::unix::fs::symlink(namespace, proc.join("self/ns/cgroup")).unwrap();
-        for (path, text) in files {
-            let path = folder.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        let (root, artifacts) = (Root::at(folder.path()).unwrap(), Mutex::default());
-        let limits = (RequestId(1), Budget::default(), Arc::new(Withdrawal::default()));
-        look(&Context::new(&root, &artifacts, &Nobody, limits))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

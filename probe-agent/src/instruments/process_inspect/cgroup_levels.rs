@@ -214,7 +214,7 @@ fn difference(now: &Throttling, before: &Throttling) -> Throttling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instruments::process_files::made_up::{FIRST, OF_A_CONTAINER, PID, machine};
+    use crate::instruments::fake::{FIRST, OF_A_CONTAINER, PID, machine};
     use protocol::observed::{Nature, OutOfSight};
 
     /// The cgroups of the one process of a machine that consists of these files.

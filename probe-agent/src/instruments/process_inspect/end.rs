@@ -206,7 +206,7 @@ pub(super) fn delay_accounting(context: &Context<'_>) -> Result<(), Reason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instruments::process_files::made_up::{FIRST, machine};
+    use crate::instruments::fake::{FIRST, machine};
     use protocol::observed::Permission;
 
     #[test]
