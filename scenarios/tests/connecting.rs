@@ -67,7 +67,8 @@ fn audit(sysmcp: &Sysmcp, event: &str) -> Vec<String> {
 fn calls_that_wait_share_one_attempt_and_its_failure() {
     let (port, connections) = silent_port();
     let sysmcp = Sysmcp::local().unwrap().at(&format!("ssh:me@127.0.0.1:{port}"));
-    let mut client = Client::start(sysmcp.with(&["--connect-timeout", "3"]).command()).unwrap();
+    let sysmcp = sysmcp.with(&["--connect-timeout", "3"]);
+    let mut client = Client::start(sysmcp.command()).unwrap();
     let started = Instant::now();
     let ids: Vec<u64> = (0..4).map(|_| client.ask("tools/call", &call()).unwrap()).collect();
     for id in ids {

@@ -16,7 +16,8 @@ fn unreachable() -> Sysmcp {
 #[test]
 fn it_shakes_hands_at_once_and_connects_later() {
     let started = Instant::now();
-    let mut client = Client::start(unreachable().command()).unwrap();
+    let sysmcp = unreachable();
+    let mut client = Client::start(sysmcp.command()).unwrap();
     let took = started.elapsed();
     assert!(took < SECOND, "it took {took:?}");
     let list = client.request("tools/list", &json!({}), SECOND).unwrap();
@@ -51,7 +52,8 @@ fn the_list_is_the_one_that_is_documented() {
 
 #[test]
 fn structure_and_text_say_the_same() {
-    let mut client = Client::start(Sysmcp::local().unwrap().command()).unwrap();
+    let sysmcp = Sysmcp::local().unwrap();
+    let mut client = Client::start(sysmcp.command()).unwrap();
     let result = client.call("process_list", &json!({"window_ms": 200}), 20 * SECOND).unwrap();
     let text = result["content"][0]["text"].as_str().unwrap();
     assert_eq!(serde_json::from_str::<Value>(text).unwrap(), result["structuredContent"]);
@@ -59,7 +61,8 @@ fn structure_and_text_say_the_same() {
 
 #[test]
 fn progress_grows_and_ends_with_the_answer() {
-    let mut client = Client::start(Sysmcp::local().unwrap().command()).unwrap();
+    let sysmcp = Sysmcp::local().unwrap();
+    let mut client = Client::start(sysmcp.command()).unwrap();
     let parameters = json!({
         "name": "process_list", "arguments": {"window_ms": 1500}, "_meta": {"progressToken": "p"},
     });
@@ -82,7 +85,8 @@ fn progress_grows_and_ends_with_the_answer() {
 
 #[test]
 fn what_is_wrong_is_an_error_a_model_can_act_on() {
-    let mut client = Client::start(Sysmcp::local().unwrap().command()).unwrap();
+    let sysmcp = Sysmcp::local().unwrap();
+    let mut client = Client::start(sysmcp.command()).unwrap();
     let cases = [
         ("process_list", json!({"limit": 1000}), "limit is 1000: expected 1 to 200"),
         ("process_list", json!({"limt": 3}), "unknown field `limt`, expected one of"),
@@ -146,7 +150,8 @@ fn a_thread_is_not_taken_for_a_process() {
         .filter_map(|task| task.unwrap().file_name().to_string_lossy().parse::<u32>().ok())
         .find(|tid| *tid != own)
         .unwrap();
-    let mut client = Client::start(Sysmcp::local().unwrap().command()).unwrap();
+    let sysmcp = Sysmcp::local().unwrap();
+    let mut client = Client::start(sysmcp.command()).unwrap();
     let result = client.call("process_inspect", &json!({"pid": tid}), 20 * SECOND).unwrap();
     let text = result["content"][0]["text"].as_str().unwrap();
     assert!(text.contains(&format!("a thread of process {own}. ask about pid {own}")), "{text}");
@@ -155,13 +160,15 @@ fn a_thread_is_not_taken_for_a_process() {
 
 #[test]
 fn it_ends_within_a_tenth_of_a_second_when_no_target_is_connected() {
-    let mut client = Client::start(unreachable().command()).unwrap();
+    let sysmcp = unreachable();
+    let mut client = Client::start(sysmcp.command()).unwrap();
     client.close();
     let (status, took) = client.ended(5 * SECOND).unwrap().unwrap();
     assert_eq!(status.code(), Some(0));
     assert!(took < SECOND / 10, "it took {took:?}");
     // Also before the hands were shaken.
-    let mut client = Client::start_silent(unreachable().command()).unwrap();
+    let sysmcp = unreachable();
+    let mut client = Client::start_silent(sysmcp.command()).unwrap();
     client.close();
     let (status, _) = client.ended(5 * SECOND).unwrap().unwrap();
     assert_eq!(status.code(), Some(0));
@@ -169,7 +176,8 @@ fn it_ends_within_a_tenth_of_a_second_when_no_target_is_connected() {
 
 #[test]
 fn it_ends_while_it_still_connects() {
-    let mut client = Client::start(unreachable().command()).unwrap();
+    let sysmcp = unreachable();
+    let mut client = Client::start(sysmcp.command()).unwrap();
     client.ask("tools/call", &json!({"name": "process_list", "arguments": {}})).unwrap();
     std::thread::sleep(SECOND / 2);
     client.close();
@@ -180,7 +188,8 @@ fn it_ends_while_it_still_connects() {
 
 #[test]
 fn garbage_is_survived() {
-    let mut client = Client::start(unreachable().command()).unwrap();
+    let sysmcp = unreachable();
+    let mut client = Client::start(sysmcp.command()).unwrap();
     let garbage: [&[u8]; 6] = [
         b"\x00\xff\xfe garbage\n",
         b"{\"jsonrpc\":\"2.0\",\n",
@@ -200,7 +209,8 @@ fn garbage_is_survived() {
 
 #[test]
 fn a_line_of_a_hundred_megabytes_is_survived() {
-    let mut client = Client::start(unreachable().command()).unwrap();
+    let sysmcp = unreachable();
+    let mut client = Client::start(sysmcp.command()).unwrap();
     let piece = vec![b'x'; 1 << 20];
     let mut refused = false;
     for _ in 0..100 {
@@ -231,7 +241,8 @@ fn a_line_of_a_hundred_megabytes_is_survived() {
 
 #[test]
 fn both_eras_of_the_protocol_are_spoken() {
-    let mut client = Client::start_silent(unreachable().command()).unwrap();
+    let sysmcp = unreachable();
+    let mut client = Client::start_silent(sysmcp.command()).unwrap();
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
