@@ -53,7 +53,7 @@ fn a_log_that_is_no_text_any_more_is_broken_and_every_break_is_told() {
     let script = audit("script", &log);
     assert_eq!(script.status.code(), Some(0), "{}", said(&script));
     let script = String::from_utf8(script.stdout).unwrap();
-    assert!(script.contains("the log was altered at line 2, line 5"), "{script}");
+    assert!(script.contains("the log was cut off or altered at line 2, line 5"), "{script}");
 }
 
 /// The command, with the signal ignored that goes with a limit on the size of files.

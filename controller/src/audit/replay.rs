@@ -71,7 +71,8 @@ fn warn(script: &mut Script, log: &[u8]) {
     let breaks = chain::verify(log).breaks;
     if !breaks.is_empty() {
         let places: Vec<String> = breaks.iter().map(chain::Break::place).collect();
-        script.comment(&format!("Warning: the log was altered at {}.", places.join(", ")));
+        script
+            .comment(&format!("Warning: the log was cut off or altered at {}.", places.join(", ")));
     }
 }
 
