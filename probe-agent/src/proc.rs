@@ -63,6 +63,11 @@ impl ReadError {
         matches!(self.0, Errno::MFILE | Errno::NFILE)
     }
 
+    /// Whether the file is longer than what is read of one. Its start was read then.
+    pub fn is_too_long(self) -> bool {
+        self.0 == TOO_LONG
+    }
+
     /// The reason to give for a value that comes from a file of the kernel.
     ///
     /// A missing file means that the kernel lacks `feature`; the caller has to know that the
@@ -97,7 +102,7 @@ const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::N
 
 /// The longest text read from one file. Kernel files that matter here are far shorter; a longer
 /// one is refused, because a text without its end is another text.
-pub const MAX_FILE_BYTES: usize = 4 << 20;
+const MAX_FILE_BYTES: usize = 4 << 20;
 
 /// Descriptors that are never used up by files that are kept open: three standard ones, the roots,
 /// one for each call that may run at the same time, and some to spare. Without one the next read

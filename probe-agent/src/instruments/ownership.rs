@@ -3,7 +3,7 @@
 use super::process_files::ProcessFiles;
 use crate::{
     call::Context,
-    proc::{MAX_FILE_BYTES, Root, cgroup, passwd, placement},
+    proc::{Root, cgroup, passwd, placement},
 };
 use protocol::{
     host_text::HostText,
@@ -82,21 +82,36 @@ impl Placement {
 /// The arguments of a process, at most so many bytes, secrets taken out, and how many were.
 pub(super) fn command(pid: u32, cap: usize, context: &Context<'_>) -> (Observed<HostText>, u32) {
     let files = ProcessFiles { pid, context };
-    match files.whole("cmdline", Feature::Field) {
-        Ok(text) => {
-            let arguments = text.strip_suffix(b"\0").unwrap_or(&text);
-            let is_whole = text.len() < MAX_FILE_BYTES;
-            let line = redact::command_line(arguments.split(|byte| *byte == 0), cap, is_whole);
-            (Observed::Known(line.text), line.redacted)
+    let path = format!("{pid}/cmdline");
+    let mut text = Vec::new();
+    let is_whole = match context.root.read_proc(&path, &mut text) {
+        Ok(()) => true,
+        // Little more than the start is shown anyway.
+        Err(error) if error.is_too_long() => false,
+        Err(error) => {
+            return (Observed::Unknown(files.reason(&path, error, Feature::Field)), 0);
         }
-        Err(reason) => (Observed::Unknown(reason), 0),
-    }
+    };
+    let arguments = text.strip_suffix(b"\0").unwrap_or(&text);
+    let line = redact::command_line(arguments.split(|byte| *byte == 0), cap, is_whole);
+    (Observed::Known(line.text), line.redacted)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instruments::fake::{FIRST, OF_A_CONTAINER, PID, machine};
+    use crate::instruments::fake::{FIRST, FakeMachine, OF_A_CONTAINER, PID, machine};
+
+    #[test]
+    fn a_command_line_that_is_too_long_to_be_read_shows_its_start() {
+        let machine = FakeMachine::new();
+        let text = format!("app\0--token=hunter2\0{}", "a".repeat(6 << 20));
+        machine.write("7/cmdline", &text);
+        let (shown, redacted) = command(7, 100, &machine.context());
+        let shown = shown.known().unwrap().to_string();
+        assert!(shown.starts_with("app --token=[redacted] aaa"), "{shown}");
+        assert!(shown.contains("…[at least ") && redacted == 1, "{shown}");
+    }
 
     #[test]
     fn from_within_a_container_its_name_is_not_to_be_seen() {
