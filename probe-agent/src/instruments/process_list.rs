@@ -6,6 +6,7 @@
 //! by a column of such a file reads it for every process, at both ends of the window.
 
 mod change;
+mod children;
 mod counters;
 mod groups;
 mod rates;

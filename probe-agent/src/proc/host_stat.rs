@@ -8,10 +8,12 @@ use super::{
     Root,
     parse::{ParseError, fields, lines, number, number_of},
 };
+use crate::os::clock;
 use protocol::{
     observed::{Feature, Reason},
     units::Percent,
 };
+use std::time::Duration;
 
 /// Processor time since boot, in clock ticks, summed over all processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +70,13 @@ impl HostStat {
     /// Time in which a processor was not idle, to whomever it went.
     pub const fn not_idle_ticks(&self) -> u64 {
         self.busy_ticks().saturating_add(self.steal_ticks)
+    }
+
+    /// What all processes can have used, at most. The kernel counts a processor's time by sampling
+    /// at each tick, and a process's exactly; the two differ by some ticks.
+    pub fn most(&self) -> Duration {
+        let time = clock::ticks(self.not_idle_ticks());
+        time + time / 10 + clock::tick() * 4 * self.cpus.max(1)
     }
 
     /// A part of all time.

@@ -147,8 +147,9 @@ pub struct Cpu {
     pub busiest_thread_running_pct: Observed<Percent>,
     /// Of the same thread: neither running nor waiting for a processor.
     pub busiest_thread_blocked_pct: Observed<Percent>,
-    /// Children that ended in the window and were waited for.
-    pub children_pct: Percent,
+    /// Children that ended in the window and were waited for: at most this much, because the kernel
+    /// adds a child's whole life. Unknown where that exceeds what all processors did.
+    pub children_at_most_pct: Observed<Percent>,
     /// Context switches because a thread waited for something.
     pub voluntary_switches_per_s: Observed<PerSecond>,
     /// Context switches because a thread's time was up or another was preferred.

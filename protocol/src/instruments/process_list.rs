@@ -179,7 +179,7 @@ pub struct Census {
     pub cpu_ms: u64,
     /// Processor time of processes that ended in the window, as far as a parent still there has
     /// waited for them, in milliseconds. Includes those that lived only inside the window.
-    pub ended_cpu_ms: u64,
+    pub ended_cpu_ms: Observed<u64>,
     /// Busy time of all processors that belongs to neither, in milliseconds: interrupts, and
     /// processes that ended unnoticed. Resolution: 10 ms for each process.
     pub unattributed_cpu_ms: Observed<u64>,
@@ -213,8 +213,9 @@ pub struct ProcessRow {
     pub user_pct: Percent,
     /// Of it, in the kernel.
     pub system_pct: Percent,
-    /// Processor time of children that ended in the window, in percent of one processor.
-    pub children_cpu_pct: Percent,
+    /// Processor time of children that ended in the window, in percent of one processor. What they
+    /// used before the window is taken out; unknown where more is left than all processors did.
+    pub children_cpu_pct: Observed<Percent>,
     /// Time runnable and waiting for a processor, summed over threads, in percent of the window.
     pub run_delay_pct: Observed<Percent>,
     /// Resident memory. Shared pages count in every process: never add these up.
@@ -311,7 +312,7 @@ pub struct GroupRow {
     /// Of it, in the kernel.
     pub system_pct: Percent,
     /// Processor time of their children that ended in the window, in percent of one processor.
-    pub children_cpu_pct: Percent,
+    pub children_cpu_pct: Observed<Percent>,
     /// What ranked them, in the unit of that column: the sum over their processes, or the largest
     /// where a sum means nothing.
     pub ranked_by: Observed<f64>,
@@ -344,7 +345,7 @@ fn example_report() -> Report {
             born: 1,
             died: 2,
             cpu_ms: 1_190,
-            ended_cpu_ms: 20,
+            ended_cpu_ms: Observed::Known(20),
             unattributed_cpu_ms: Observed::Known(20),
         },
         sorted_by: Column::Cpu,
@@ -361,7 +362,7 @@ fn example_report() -> Report {
             cpu_pct: percent(99.7),
             user_pct: percent(91.2),
             system_pct: percent(8.5),
-            children_cpu_pct: percent(0.0),
+            children_cpu_pct: Observed::Known(percent(0.0)),
             run_delay_pct: Observed::Known(percent(1.3)),
             rss_bytes: Bytes(52_428_800),
             threads: 4,

@@ -154,7 +154,7 @@ impl Ends<'_> {
                 self.share_of_thread(thread, |used| used.running_ns)
             }),
             busiest_thread_blocked_pct: of_busiest(&|thread| self.blocked(thread)),
-            children_pct: ticks(now.children, before.children),
+            children_at_most_pct: self.children(),
             voluntary_switches_per_s: self.rate(switches.clone().map(|lines| lines.voluntary)),
             involuntary_switches_per_s: self.rate(switches.map(|lines| lines.involuntary)),
             block_delay_pct: self.block_delay(context),
@@ -174,6 +174,18 @@ impl Ends<'_> {
             let wanted = Duration::from_nanos(used.demand_ns());
             self.share(thread.life.saturating_sub(wanted))
         })
+    }
+
+    /// The kernel adds a child's whole life when it is waited for, and when that began is unknown.
+    fn children(&self) -> Observed<Percent> {
+        let (now, before) = (self.last.line.cpu.children, self.first.line.cpu.children);
+        let grown = clock::ticks(now.saturating_sub(before));
+        let both = self.last.host.clone().zip(self.first.host.clone());
+        let most = both.known().map(|(now, before)| now.since(before).most());
+        if most.is_some_and(|most| grown > most) {
+            return Observed::Unknown(Reason::ChildrenReaped);
+        }
+        self.share(grown).into()
     }
 
     fn block_delay(&self, context: &Context<'_>) -> Observed<Percent> {
@@ -348,5 +360,26 @@ mod tests {
         machine.thread(7, FakeStat::idle(8, 101), 9000);
         let unknown = Observed::Unknown(Reason::ChildrenReaped);
         assert_eq!(read(&End::read(&files, &levels).unwrap()), unknown);
+    }
+
+    #[test]
+    fn children_that_did_more_than_all_processors_lived_before_the_window() {
+        let machine = FakeMachine::new();
+        let parent = FakeStat::idle(7, 100);
+        let end = |children_ticks, busy_ticks| {
+            machine.stat("7", FakeStat { children_ticks, ..parent });
+            machine.thread(7, parent, 0);
+            machine.write("stat", format!("cpu {busy_ticks} 0 0 0\ncpu0 0 0 0 0\nprocesses 1\n"));
+            let context = machine.context();
+            let files = ProcessFiles { pid: 7, context: &context };
+            End::read(&files, &CgroupLevels::of(&files)).unwrap()
+        };
+        let first = end(0, 0);
+        let share = |last: &End| {
+            let used = Used::between(&first, last, false);
+            Ends { first: &first, last, used, window: Duration::from_secs(1) }.children()
+        };
+        assert_eq!(share(&end(50, 60)).known().unwrap().get(), 50.0);
+        assert_eq!(share(&end(500, 60)), Observed::Unknown(Reason::ChildrenReaped));
     }
 }

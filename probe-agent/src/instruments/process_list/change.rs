@@ -1,6 +1,7 @@
 //! What every process did between two passes.
 
 use super::{
+    children,
     counters::{Basis, Span},
     scan::{Sample, Scan},
 };
@@ -13,7 +14,7 @@ use protocol::{
     units::{PerSecond, Percent},
 };
 use serde::{Deserialize, Serialize};
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 /// Everything that changed between two passes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -23,7 +24,7 @@ pub(super) struct Changes {
     /// Processes of the earlier pass that are gone.
     pub(super) died: u32,
     /// Processor time of processes that ended, as far as a parent still there waited for them.
-    pub(super) ended_cpu: Duration,
+    pub(super) ended_cpu: Observed<Duration>,
     pub(super) host: HostChange,
     pub(super) lost: Lost,
 }
@@ -44,7 +45,7 @@ pub(super) struct Change {
     pub(super) age: Duration,
     pub(super) user: Duration,
     pub(super) system: Duration,
-    pub(super) children: Duration,
+    pub(super) children: Observed<Duration>,
     pub(super) minor_faults: u64,
     pub(super) major_faults: u64,
     pub(super) threads: u32,
@@ -64,6 +65,8 @@ pub(super) struct HostChange {
     pub(super) forks_per_s: Observed<PerSecond>,
     /// Time in which a processor did something for this machine.
     pub(super) busy: Observed<Duration>,
+    /// What all processes can have used, at most.
+    most: Observed<Duration>,
 }
 
 impl Change {
@@ -74,7 +77,7 @@ impl Change {
             Column::Cpu => share(self.user + self.system),
             Column::User => share(self.user),
             Column::System => share(self.system),
-            Column::ChildrenCpu => share(self.children),
+            Column::ChildrenCpu => self.children.known().map_or(-1.0, |time| share(*time)),
             Column::Rss => self.resident_pages as f64,
             Column::Threads => f64::from(self.threads),
             Column::MinorFaults => per(self.minor_faults as f64, self.window),
@@ -121,12 +124,14 @@ impl Changes {
         died.extend(earlier);
         // Of processes that weigh the same, mostly nothing, the larger ones are of more interest.
         processes.sort_by_key(|process| std::cmp::Reverse(process.resident_pages));
-        let ended_cpu = settle_children(&mut processes, &died);
+        let host = HostChange::between(first, last);
+        let ended_cpu =
+            children::settle(&mut processes, &last.samples, &died, host.most.known().copied());
         Self {
             died: u32::try_from(died.len()).unwrap_or(u32::MAX),
             processes,
             ended_cpu,
-            host: HostChange::between(first, last),
+            host,
             lost: Lost { vanished: last.lost.vanished, malformed: last.lost.malformed, items: 0 },
         }
     }
@@ -155,7 +160,7 @@ fn change(
         age,
         user: clock::ticks(grown(|sample| sample.user_ticks)),
         system: clock::ticks(grown(|sample| sample.system_ticks)),
-        children: clock::ticks(grown(|sample| sample.children_ticks)),
+        children: Observed::Known(clock::ticks(grown(|sample| sample.children_ticks))),
         minor_faults: grown(|sample| sample.minor_faults),
         major_faults: grown(|sample| sample.major_faults),
         threads: sample.threads,
@@ -185,36 +190,6 @@ fn ranked(
     })
 }
 
-/// Takes out of the parents' children time what those children had used before the window: the
-/// kernel adds a child's whole life to its parent when the parent waits for it. Returns the sum
-/// that is left, the time used in the window by processes that ended.
-fn settle_children(processes: &mut [Change], died: &[&Sample]) -> Duration {
-    let parents: HashMap<u32, u32> =
-        died.iter().map(|sample| (sample.pid, sample.parent_pid)).collect();
-    let mut before_window: HashMap<u32, Duration> = HashMap::new();
-    for sample in died {
-        // Up to the nearest ancestor that is still there; it got the time of all below.
-        let mut parent = sample.parent_pid;
-        let mut steps = 0;
-        while let Some(next) = parents.get(&parent).filter(|_| steps < died.len()) {
-            parent = *next;
-            steps += 1;
-        }
-        let used = sample
-            .user_ticks
-            .saturating_add(sample.system_ticks)
-            .saturating_add(sample.children_ticks);
-        *before_window.entry(parent).or_default() += clock::ticks(used);
-    }
-    let mut sum = Duration::ZERO;
-    for process in processes {
-        let used = before_window.get(&process.pid).copied().unwrap_or_default();
-        process.children = process.children.saturating_sub(used);
-        sum += process.children;
-    }
-    sum
-}
-
 impl HostChange {
     fn between(first: &Scan, last: &Scan) -> Self {
         let window = last.began.saturating_sub(first.began);
@@ -228,7 +203,8 @@ impl HostChange {
             busy_pct: share(HostStat::not_idle_ticks),
             steal_pct: share(|delta| delta.steal_ticks),
             forks_per_s: delta.clone().map(forks),
-            busy: delta.map(|delta| clock::ticks(delta.busy_ticks())),
+            busy: delta.clone().map(|delta| clock::ticks(delta.busy_ticks())),
+            most: delta.map(|delta| delta.most()),
         }
     }
 }
@@ -285,23 +261,5 @@ mod tests {
         after.user_ticks = 49;
         let changes = Changes::between(&scan(0, vec![before]), &scan(1000, vec![after]), None);
         assert_eq!(changes.processes[0].user, Duration::ZERO);
-    }
-
-    #[test]
-    fn children_that_ended_count_only_for_the_window() {
-        // A child with 3 s of life before the window uses 0.5 s more, ends, and its parent waits.
-        let parent = sample(10, 1, 1, 0);
-        let mut child = sample(11, 2, 10, 0);
-        child.user_ticks = 300;
-        // A grandchild of 1 s ends together with its own parent.
-        let mut grandchild = sample(12, 3, 11, 0);
-        grandchild.system_ticks = 100;
-        let first = scan(0, vec![parent.clone(), child, grandchild]);
-        let mut after = sample(10, 1, 1, 1000);
-        after.children_ticks = 300 + 100 + 50;
-        let changes = Changes::between(&first, &scan(1000, vec![after]), None);
-        assert_eq!(changes.died, 2);
-        assert_eq!(changes.ended_cpu, Duration::from_millis(500));
-        assert_eq!(changes.processes[0].children, Duration::from_millis(500));
     }
 }

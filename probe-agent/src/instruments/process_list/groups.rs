@@ -102,7 +102,7 @@ fn group(name: Option<HostText>, members: &[&Change], column: Column, window: Du
         cpu_pct: share(|process| process.user + process.system),
         user_pct: share(|process| process.user),
         system_pct: share(|process| process.system),
-        children_cpu_pct: share(|process| process.children),
+        children_cpu_pct: children(members, window),
         ranked_by,
         rss_largest_bytes: Bytes(largest.saturating_mul(page_bytes)),
         minor_faults_per_s: rate(|process| process.minor_faults),
@@ -111,6 +111,15 @@ fn group(name: Option<HostText>, members: &[&Change], column: Column, window: Du
         top_name: top.map(|process| process.name.clone()).unwrap_or_default(),
     };
     Group { row, weight }
+}
+
+/// Unknown where that of a member is.
+fn children(members: &[&Change], window: Duration) -> Observed<Percent> {
+    let mut sum = Observed::Known(Duration::ZERO);
+    for process in members {
+        sum = sum.zip(process.children.clone()).map(|(sum, children)| sum + children);
+    }
+    sum.and_then(|sum| Percent::of_time(sum, window).ok_or(Reason::EmptyWindow))
 }
 
 /// The weight in the unit of its column: percent, bytes, a count, or a rate.

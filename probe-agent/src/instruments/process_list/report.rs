@@ -101,7 +101,7 @@ fn empty_report(request: &Request, measured: &Measured, detail_window: Option<Du
     let count =
         |of: fn(&Change) -> u32| changes.processes.iter().map(of).fold(0, u32::saturating_add);
     let cpu = sum(|change| change.user + change.system);
-    let attributed = cpu + changes.ended_cpu;
+    let attributed = changes.ended_cpu.clone().map(|ended| cpu + ended);
     let host = &changes.host;
     Report {
         host: Host {
@@ -116,11 +116,12 @@ fn empty_report(request: &Request, measured: &Measured, detail_window: Option<Du
             born: count(|change| change.born.into()),
             died: changes.died,
             cpu_ms: millis(cpu),
-            ended_cpu_ms: millis(changes.ended_cpu),
+            ended_cpu_ms: changes.ended_cpu.clone().map(millis),
             unattributed_cpu_ms: host
                 .busy
                 .clone()
-                .map(|busy| millis(busy.saturating_sub(attributed))),
+                .zip(attributed)
+                .map(|(busy, attributed)| millis(busy.saturating_sub(attributed))),
         },
         sorted_by: request.sort,
         processes: Vec::new(),
@@ -220,7 +221,10 @@ fn row(
         cpu_pct: share(change.user + change.system),
         user_pct: share(change.user),
         system_pct: share(change.system),
-        children_cpu_pct: share(change.children),
+        children_cpu_pct: change
+            .children
+            .clone()
+            .and_then(|time| Percent::of_time(time, change.window).ok_or(Reason::EmptyWindow)),
         run_delay_pct: rates.run_delay_pct,
         rss_bytes: Bytes(change.resident_pages.saturating_mul(page_bytes)),
         threads: change.threads,

@@ -97,7 +97,7 @@ fn cpu() -> Cpu {
         run_delay_pct: Observed::Known(percent(2.9)),
         busiest_thread_running_pct: Observed::Known(percent(24.0)),
         busiest_thread_blocked_pct: Observed::Known(percent(73.0)),
-        children_pct: percent(0.0),
+        children_at_most_pct: Observed::Known(percent(0.0)),
         voluntary_switches_per_s: Observed::Known(rate(4_310)),
         involuntary_switches_per_s: Observed::Known(rate(2)),
         block_delay_pct: Observed::Unknown(Reason::SwitchedOff(Switch::DelayAccounting)),

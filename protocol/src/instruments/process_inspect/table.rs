@@ -126,11 +126,11 @@ fn counters(report: &Report) -> Table {
 
 fn shares_line(cpu: &super::Cpu) -> String {
     format!(
-        "user {}, kernel {}, waiting for a processor {}, children {}",
+        "user {}, kernel {}, waiting for a processor {}, children at most {}",
         percent(cpu.user_pct),
         percent(cpu.system_pct),
         share(&cpu.run_delay_pct),
-        percent(cpu.children_pct)
+        share(&cpu.children_at_most_pct)
     )
 }
 

@@ -42,7 +42,8 @@ fn host(report: &Report) -> Table {
                 "cpu time",
                 format!(
                     "{} ms in processes, {} ms in ended ones, {unattributed} ms elsewhere",
-                    census.cpu_ms, census.ended_cpu_ms
+                    census.cpu_ms,
+                    or_unknown(&census.ended_cpu_ms, u64::to_string)
                 ),
             ),
         ],
@@ -98,7 +99,7 @@ fn processes(rows: &[ProcessRow], sorted_by: Column) -> Table {
             percent(row.user_pct),
             percent(row.system_pct),
             or_unknown(&row.run_delay_pct, |value| percent(*value)),
-            percent(row.children_cpu_pct),
+            or_unknown(&row.children_cpu_pct, |value| percent(*value)),
             bytes(row.rss_bytes),
             row.threads.to_string(),
             rate(if is_minor { row.minor_faults_per_s } else { row.major_faults_per_s }),
@@ -140,7 +141,7 @@ fn groups(rows: &[GroupRow]) -> Table {
             percent(row.cpu_pct),
             percent(row.user_pct),
             percent(row.system_pct),
-            percent(row.children_cpu_pct),
+            or_unknown(&row.children_cpu_pct, |value| percent(*value)),
             or_unknown(&row.ranked_by, |value| format!("{value:.1}")),
             bytes(row.rss_largest_bytes),
             rate(row.major_faults_per_s),
