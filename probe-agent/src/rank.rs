@@ -2,6 +2,7 @@
 
 use protocol::{
     loss::{CutBy, Truncation},
+    observed::{Observed, Reason},
     units::Percent,
 };
 
@@ -14,28 +15,55 @@ pub struct Page<T> {
     pub truncation: Truncation,
 }
 
-/// Ranks entries by weight and takes a page of them. Entries of equal weight keep their order.
+/// Ranks entries by weight and takes a page of them. Entries of equal weight keep their order; those
+/// whose weight is unknown come last, because they may weigh anything.
 pub fn page<T>(
     mut entries: Vec<T>,
-    weight: impl Fn(&T) -> f64,
+    weight: impl Fn(&T) -> Observed<f64>,
     offset: usize,
     limit: usize,
 ) -> Page<T> {
-    entries.sort_by(|left, right| weight(right).total_cmp(&weight(left)));
+    let rank = |entry: &T| weight(entry).known().copied().unwrap_or(f64::NEG_INFINITY);
+    entries.sort_by(|left, right| rank(right).total_cmp(&rank(left)));
     let total = entries.len();
-    let sum: f64 = entries.iter().map(&weight).sum();
+    let sum = sum(&entries, &weight);
     let rows: Vec<T> = entries.into_iter().skip(offset).take(limit).collect();
-    let shown: f64 = rows.iter().map(&weight).sum();
+    let shown = self::sum(&rows, &weight);
     let cut = total - rows.len();
+    let share = sum.zip(shown).and_then(|(sum, shown)| Percent::of(sum - shown, sum));
     Page {
         truncation: Truncation {
             shown: rows.len() as u64,
             total: total as u64,
-            weight_cut_pct: if cut > 0 { Percent::of(sum - shown, sum) } else { None },
+            weight_cut_pct: if cut > 0 { share } else { None },
             cut_by: if cut > 0 { CutBy::Limit } else { CutBy::Nothing },
         },
         rows,
     }
+}
+
+/// What entries weigh together; `None` when the weight of one is unknown.
+fn sum<T>(entries: &[T], weight: impl Fn(&T) -> Observed<f64>) -> Option<f64> {
+    entries.iter().map(|entry| weight(entry).known().copied()).sum()
+}
+
+/// How many entries have no known weight, and why most of them have none; `None` where all have.
+pub fn unranked<T>(entries: &[T], weight: impl Fn(&T) -> Observed<f64>) -> Option<(usize, Reason)> {
+    /// Reasons differ by the user whose process it is; there are not many more.
+    const MOST_REASONS: usize = 64;
+    let mut reasons: Vec<(Reason, usize)> = Vec::new();
+    let mut all = 0;
+    for entry in entries {
+        let Observed::Unknown(reason) = weight(entry) else { continue };
+        all += 1;
+        if let Some((_, count)) = reasons.iter_mut().find(|(known, _)| *known == reason) {
+            *count += 1;
+        } else if reasons.len() < MOST_REASONS {
+            reasons.push((reason, 1));
+        }
+    }
+    let (reason, _) = reasons.into_iter().max_by_key(|(_, count)| *count)?;
+    Some((all, reason))
 }
 
 /// Shortens a page until its answer fits, and says so.
@@ -44,33 +72,53 @@ pub fn page<T>(
 /// The first row always stays: an answer without it would say nothing.
 pub fn fit<T>(
     page: &mut Page<T>,
-    weight: impl Fn(&T) -> f64,
+    weight: impl Fn(&T) -> Observed<f64>,
     budget: usize,
     mut size: impl FnMut(&Page<T>, usize) -> usize,
 ) {
-    if size(page, page.rows.len()) <= budget {
+    let all = page.rows.len();
+    let fits = most_that_fit(1, all, budget, |rows| size(page, rows));
+    if fits >= all {
         return;
     }
-    let (mut fits, mut too_many) = (1, page.rows.len());
+    let before = sum(&page.rows, &weight);
+    page.rows.truncate(fits);
+    let kept = sum(&page.rows, &weight);
+    let truncation = &mut page.truncation;
+    let cut_before = match truncation.cut_by {
+        CutBy::Nothing => Some(0.0),
+        CutBy::Limit | CutBy::AnswerBytes => truncation.weight_cut_pct.map(|cut| cut.get() / 100.0),
+    };
+    // What was shown before held the share that was not cut before; part of it goes now.
+    let share = before.zip(kept).zip(cut_before).and_then(|((before, kept), cut_before)| {
+        let lost = Percent::of(before - kept, before)?.get() / 100.0;
+        Percent::of(cut_before + (1.0 - cut_before) * lost, 1.0)
+    });
+    truncation.weight_cut_pct = share;
+    truncation.shown = page.rows.len() as u64;
+    truncation.cut_by = CutBy::AnswerBytes;
+}
+
+/// The largest number of rows, from `least` to `all`, whose answer fits; `least` where none does.
+pub fn most_that_fit(
+    least: usize,
+    all: usize,
+    budget: usize,
+    mut size: impl FnMut(usize) -> usize,
+) -> usize {
+    if all <= least || size(all) <= budget {
+        return all;
+    }
+    let (mut fits, mut too_many) = (least, all);
     while fits + 1 < too_many {
         let middle = usize::midpoint(fits, too_many);
-        if size(page, middle) <= budget {
+        if size(middle) <= budget {
             fits = middle;
         } else {
             too_many = middle;
         }
     }
-    let all: f64 = page.rows.iter().map(&weight).sum();
-    page.rows.truncate(fits);
-    let kept: f64 = page.rows.iter().map(&weight).sum();
-    let truncation = &mut page.truncation;
-    let cut_before = truncation.weight_cut_pct.map_or(0.0, Percent::get) / 100.0;
-    // What was shown before held the share that was not cut before; part of it goes now.
-    let lost_share = if all > 0.0 { (1.0 - cut_before) * (all - kept) / all } else { 0.0 };
-    truncation.weight_cut_pct =
-        if all > 0.0 { Percent::of(cut_before + lost_share, 1.0) } else { None };
-    truncation.shown = page.rows.len() as u64;
-    truncation.cut_by = CutBy::AnswerBytes;
+    fits
 }
 
 #[cfg(test)]
@@ -80,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_is_cut_is_weighed() {
-        let found = page(vec![1.0, 6.0, 3.0], |weight| *weight, 0, 2);
+        let found = page(vec![1.0, 6.0, 3.0], |weight| Observed::Known(*weight), 0, 2);
         assert_eq!(found.rows, [6.0, 3.0]);
         let want = Truncation {
             shown: 2,
@@ -93,19 +141,47 @@ mod tests {
 
     #[test]
     fn a_list_shown_whole_has_nothing_cut() {
-        let found = page(vec![0.0, 0.0], |weight| *weight, 0, 5);
+        let found = page(vec![0.0, 0.0], |weight| Observed::Known(*weight), 0, 5);
         assert_eq!(found.truncation, Truncation::none(2));
     }
 
     #[test]
     fn an_answer_that_is_too_long_loses_its_last_rows_and_says_their_weight() {
-        let mut found = page(vec![4.0, 3.0, 2.0, 1.0], |weight| *weight, 0, 4);
-        fit(&mut found, |weight| *weight, 25, |_, rows| rows * 10);
+        let mut found = page(vec![4.0, 3.0, 2.0, 1.0], |weight| Observed::Known(*weight), 0, 4);
+        fit(&mut found, |weight| Observed::Known(*weight), 25, |_, rows| rows * 10);
         assert_eq!(found.rows, [4.0, 3.0]);
         assert_eq!(found.truncation.cut_by, CutBy::AnswerBytes);
         assert_eq!(found.truncation.weight_cut_pct, Percent::of(3.0, 10.0));
-        fit(&mut found, |weight| *weight, 1, |_, rows| rows * 10);
+        fit(&mut found, |weight| Observed::Known(*weight), 1, |_, rows| rows * 10);
         assert_eq!(found.rows, [4.0]);
+    }
+
+    fn observed(weight: &Option<f64>) -> Observed<f64> {
+        weight.ok_or(Reason::Gone).into()
+    }
+
+    #[test]
+    fn what_is_unknown_comes_last_and_leaves_the_share_of_the_rest_unknown() {
+        let entries = vec![None, Some(0.0), Some(2.0), None];
+        assert_eq!(unranked(&entries, observed), Some((2, Reason::Gone)));
+        let mut found = page(entries, observed, 0, 3);
+        assert_eq!(found.rows, [Some(2.0), Some(0.0), None]);
+        assert_eq!(
+            (found.truncation.cut_by, found.truncation.weight_cut_pct),
+            (CutBy::Limit, None)
+        );
+        fit(&mut found, observed, 1, |_, rows| rows * 10);
+        assert_eq!((found.rows, found.truncation.weight_cut_pct), (vec![Some(2.0)], None));
+        assert_eq!(unranked(&[Some(1.0)], observed), None);
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_without_a_row_to_lose_has_lost_none() {
+        for rows in [vec![], vec![4.0]] {
+            let mut found = page(rows.clone(), |weight| Observed::Known(*weight), 0, 4);
+            fit(&mut found, |weight| Observed::Known(*weight), 1, |_, rows| 10 + rows);
+            assert_eq!(found.truncation, Truncation::none(rows.len() as u64));
+        }
     }
 
     proptest! {
@@ -116,7 +192,7 @@ mod tests {
             limit in 1_usize..70,
         ) {
             let sum: u32 = weights.iter().sum();
-            let found = page(weights, |weight| f64::from(*weight), offset, limit);
+            let found = page(weights, |weight| Observed::Known(f64::from(*weight)), offset, limit);
             prop_assert!(found.rows.is_sorted_by(|left, right| left >= right));
             let shown: u32 = found.rows.iter().sum();
             if let Some(cut) = found.truncation.weight_cut_pct {

@@ -10,7 +10,7 @@ use crate::{
         pid_stat::{self, PidStat},
     },
 };
-use protocol::observed::{Feature, Reason};
+use protocol::observed::{Feature, Observed, Reason};
 
 /// One process's folder under `/proc`.
 #[derive(Clone, Copy)]
@@ -61,6 +61,19 @@ impl ProcessFiles<'_, '_> {
         self.parsed(&format!("task/{tid}/stat"), Feature::Field, |text| {
             pid_stat::parse(text).map(|stat| stat.start_ticks)
         })
+    }
+
+    /// A value that was read just now, unless it is another process's: the one that started then
+    /// has ended, and its pid was reused. To be asked after the value was read.
+    pub(super) fn unless_replaced<T>(&self, start_ticks: u64, value: Observed<T>) -> Observed<T> {
+        let found = self.parsed("stat", Feature::Field, |text| {
+            pid_stat::parse(text).map(|stat| stat.start_ticks)
+        });
+        match found {
+            Ok(found) if found == start_ticks => value,
+            Ok(_) => Observed::Unknown(Reason::Gone),
+            Err(reason) => Observed::Unknown(reason),
+        }
     }
 
     /// The threads that there are now.

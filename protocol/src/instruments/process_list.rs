@@ -140,6 +140,8 @@ pub struct Report {
     pub census: Census,
     /// The column the rows are ranked by.
     pub sorted_by: Column,
+    /// Rows whose value in that column is unknown; they come last. `null` where there are none.
+    pub unranked: Option<Unranked>,
     /// The processes, ranked. Empty when rows are groups.
     pub processes: Vec<ProcessRow>,
     /// The groups, ranked. Empty when rows are processes.
@@ -147,6 +149,16 @@ pub struct Report {
     /// The part of the window over which run delay, storage and context switches of the shown
     /// rows were measured, in milliseconds. `null` when every process was read for the ranking.
     pub detail_window_ms: Option<u64>,
+}
+
+/// Rows that could not be ranked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Unranked {
+    /// How many, on every page together.
+    pub rows: u32,
+    /// Always `null`; `meta.not_measured` says why, for most of them.
+    pub value: Observed<f64>,
 }
 
 /// The machine in the window.
@@ -299,8 +311,9 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupRow {
-    /// The service, container or user; `null` for the processes that have none.
-    pub name: Option<HostText>,
+    /// The service, container or user; `null` for the processes that have none, and in another row
+    /// for those of which it could not be read.
+    pub name: Observed<HostText>,
     /// Its processes at the end of the window.
     pub processes: u32,
     /// Their threads.
@@ -314,7 +327,7 @@ pub struct GroupRow {
     /// Processor time of their children that ended in the window, in percent of one processor.
     pub children_cpu_pct: Observed<Percent>,
     /// What ranked them, in the unit of that column: the sum over their processes, or the largest
-    /// where a sum means nothing.
+    /// where a sum means nothing. Unknown where that of one process is.
     pub ranked_by: Observed<f64>,
     /// Resident memory of the largest process. Resident memory must not be added up.
     pub rss_largest_bytes: Bytes,
@@ -322,7 +335,7 @@ pub struct GroupRow {
     pub minor_faults_per_s: PerSecond,
     /// Page faults that waited for a disk.
     pub major_faults_per_s: PerSecond,
-    /// The process that ranks highest.
+    /// The process that ranks highest, of those whose value is known.
     pub top_pid: u32,
     /// Its name, escaped.
     pub top_name: HostText,
@@ -349,6 +362,7 @@ fn example_report() -> Report {
             unattributed_cpu_ms: Observed::Known(20),
         },
         sorted_by: Column::Cpu,
+        unranked: None,
         processes: vec![ProcessRow {
             pid: 4711,
             start_ticks: 88_210,

@@ -51,10 +51,14 @@ pub(super) fn assemble(
         share.map(|share| share.get() / 100.0)
     };
     let waits = sampler.waits(blocked);
-    let busiest = all_threads.iter().max_by(|left, right| left.demand.total_cmp(&right.demand));
+    let demand = |thread: &ThreadUse| thread.demand.clone();
+    let busiest = all_threads.iter().max_by(|left, right| {
+        let known = |thread| demand(thread).known().copied().unwrap_or(f64::NEG_INFINITY);
+        known(left).total_cmp(&known(right))
+    });
     let cpu = ends.cpu(busiest, context);
     let limit = request.threads as usize;
-    let mut page = rank::page(all_threads, |thread| thread.demand, 0, limit);
+    let mut page = rank::page(all_threads, demand, 0, limit);
     let mut report = Report {
         process,
         cpu,
@@ -78,15 +82,10 @@ pub(super) fn assemble(
     let row = |thread| ends.thread_row(thread, &sampler);
     let rows: Vec<ThreadRow> = page.rows.iter().map(row).collect();
     let budget = context.budget.answer_bytes as usize;
-    rank::fit(
-        &mut page,
-        |thread| thread.demand,
-        budget,
-        |_, shown| {
-            report.threads = rows.iter().take(shown).cloned().collect();
-            json::bytes(&AnyReport::ProcessInspect(report.clone()), &meta)
-        },
-    );
+    rank::fit(&mut page, demand, budget, |_, shown| {
+        report.threads = rows.iter().take(shown).cloned().collect();
+        json::bytes(&AnyReport::ProcessInspect(report.clone()), &meta)
+    });
     report.threads = rows.into_iter().take(page.rows.len()).collect();
     meta.truncation = truncation(page.truncation, limit);
     meta.overhead = context.overhead();

@@ -130,7 +130,7 @@ pub(super) struct ThreadUse {
     pub(super) life: Duration,
     pub(super) used: Observed<SchedStat>,
     /// Time on a processor or waiting for one, in nanoseconds; what threads are ranked by.
-    pub(super) demand: f64,
+    pub(super) demand: Observed<f64>,
 }
 
 /// What the threads did in the window, one by one and together.
@@ -162,7 +162,7 @@ impl Used {
                 name: thread.name.clone(),
                 state: thread.state,
                 life: life(*id, thread, first, last),
-                demand: used.known().map_or(0.0, |used| used.demand_ns() as f64),
+                demand: used.clone().map(|used| used.demand_ns() as f64),
                 used,
             }
         });

@@ -53,7 +53,7 @@ pub(super) struct Change {
     /// Growth of the counter behind the column to rank by, where that has a file of its own.
     pub(super) ranked: Option<Observed<u64>>,
     /// Its group, where rows are groups.
-    pub(super) group: Option<HostText>,
+    pub(super) group: Observed<HostText>,
 }
 
 /// What the machine did.
@@ -71,23 +71,23 @@ pub(super) struct HostChange {
 
 impl Change {
     /// What it counts for in a ranking by `column`; larger ranks higher.
-    pub(super) fn weight(&self, column: Column) -> f64 {
+    pub(super) fn weight(&self, column: Column) -> Observed<f64> {
         let share = |time: Duration| per(time.as_secs_f64(), self.window);
-        match column {
+        Observed::Known(match column {
             Column::Cpu => share(self.user + self.system),
             Column::User => share(self.user),
             Column::System => share(self.system),
-            Column::ChildrenCpu => self.children.known().map_or(-1.0, |time| share(*time)),
+            Column::ChildrenCpu => return self.children.clone().map(share),
             Column::Rss => self.resident_pages as f64,
             Column::Threads => f64::from(self.threads),
             Column::MinorFaults => per(self.minor_faults as f64, self.window),
             Column::MajorFaults => per(self.major_faults as f64, self.window),
             Column::Youngest => 1.0 / self.age.as_secs_f64().max(0.001),
             Column::RunDelay | Column::Read | Column::Write | Column::Switches => {
-                let growth = self.ranked.as_ref().and_then(Observed::known);
-                growth.map_or(-1.0, |growth| per(*growth as f64, self.window))
+                let growth = self.ranked.clone().unwrap_or(Observed::Unknown(Reason::NotStored));
+                return growth.map(|growth| per(growth as f64, self.window));
             }
-        }
+        })
     }
 }
 
@@ -166,7 +166,7 @@ fn change(
         threads: sample.threads,
         resident_pages: sample.resident_pages,
         ranked: ranked(sample, before, first, column),
-        group: None,
+        group: Observed::Unknown(Reason::NotStored),
     }
 }
 
@@ -232,9 +232,9 @@ mod tests {
         sleeper.at = Duration::from_secs(1);
         sleeper.user_ticks += 100;
         let changes = Changes::between(&first, &scan(1000, vec![veteran, sleeper]), None);
-        let weights: Vec<f64> =
+        let weights: Vec<_> =
             changes.processes.iter().map(|change| change.weight(Column::Cpu)).collect();
-        assert_eq!(weights, [0.0, 1.0]);
+        assert_eq!(weights, [Observed::Known(0.0), Observed::Known(1.0)]);
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         // Born half a second before it was read, it used a quarter of the window, not half.
         assert_eq!(process.age, Duration::from_millis(500));
         assert_eq!(process.window, Duration::from_secs(1));
-        assert_eq!(process.weight(Column::Cpu), 0.25);
+        assert_eq!(process.weight(Column::Cpu), Observed::Known(0.25));
     }
 
     #[test]

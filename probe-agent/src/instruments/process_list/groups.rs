@@ -3,7 +3,10 @@
 use super::change::{Change, Changes};
 use crate::{
     call::Context,
-    instruments::ownership::{Placement, Users},
+    instruments::{
+        ownership::{Placement, Users},
+        process_files::ProcessFiles,
+    },
 };
 use protocol::{
     error::AgentError,
@@ -30,12 +33,14 @@ pub(super) fn assign(
     let mut users = Users::read(context.root);
     for change in &mut changes.processes {
         context.check()?;
-        change.group = match group_by {
-            GroupBy::Process => None,
-            GroupBy::User => users.of(change.pid, context).known().cloned(),
-            GroupBy::Service => Placement::of(change.pid, context).service.known().cloned(),
-            GroupBy::Container => Placement::of(change.pid, context).container.known().cloned(),
+        let group = match group_by {
+            GroupBy::Process => continue,
+            GroupBy::User => users.of(change.pid, context),
+            GroupBy::Service => Placement::of(change.pid, context).service,
+            GroupBy::Container => Placement::of(change.pid, context).container,
         };
+        let files = ProcessFiles { pid: change.pid, context };
+        change.group = files.unless_replaced(change.start_ticks, group);
     }
     Ok(())
 }
@@ -44,19 +49,40 @@ pub(super) fn assign(
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) row: GroupRow,
-    pub(super) weight: f64,
+    pub(super) weight: Observed<f64>,
 }
 
 /// Adds the processes up.
 pub(super) fn add_up(processes: &[Change], column: Column, window: Duration) -> Vec<Group> {
-    let mut groups: BTreeMap<Option<HostText>, Vec<&Change>> = BTreeMap::new();
+    let mut groups: BTreeMap<Key<'_>, Vec<&Change>> = BTreeMap::new();
     for process in processes {
-        groups.entry(process.group.clone()).or_default().push(process);
+        groups.entry(Key::of(&process.group)).or_default().push(process);
     }
-    groups.into_iter().map(|(name, members)| group(name, &members, column, window)).collect()
+    groups.into_values().map(|members| group(&members, column, window)).collect()
 }
 
-fn group(name: Option<HostText>, members: &[&Change], column: Column, window: Duration) -> Group {
+/// What tells groups apart.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Key<'c> {
+    Named(&'c str),
+    /// The processes that belong to none.
+    Without,
+    /// Those of which nobody knows where they belong.
+    Unreadable,
+}
+
+impl<'c> Key<'c> {
+    fn of(group: &'c Observed<HostText>) -> Self {
+        match group {
+            Observed::Known(name) => Self::Named(name.as_str()),
+            Observed::Unknown(reason) if reason.is_absence() => Self::Without,
+            Observed::Unknown(_) => Self::Unreadable,
+        }
+    }
+}
+
+fn group(members: &[&Change], column: Column, window: Duration) -> Group {
+    let name = members.first().map(|process| process.group.clone());
     let share = |time: fn(&Change) -> Duration| {
         // Over the window, not over each one's life: one that was born late counts for less.
         let sum: Duration = members.iter().map(|process| time(process)).sum();
@@ -66,37 +92,17 @@ fn group(name: Option<HostText>, members: &[&Change], column: Column, window: Du
         let sum = members.iter().map(|process| count(process)).fold(0, u64::saturating_add);
         PerSecond::over(sum, window).unwrap_or_default()
     };
-    let known: Vec<f64> = members
-        .iter()
-        .map(|process| process.weight(column))
-        .filter(|weight| *weight >= 0.0)
-        .collect();
-    let top =
-        members.iter().max_by(|left, right| left.weight(column).total_cmp(&right.weight(column)));
+    let rank = |process: &Change| process.weight(column).known().copied();
+    let top = members.iter().max_by(|left, right| {
+        let rank = |process| rank(process).unwrap_or(f64::NEG_INFINITY);
+        rank(left).total_cmp(&rank(right))
+    });
     let page_bytes = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
     let largest = members.iter().map(|process| process.resident_pages).max().unwrap_or_default();
-    let weight = match column {
-        // Memory and age cannot be added up: the largest member stands for the group.
-        Column::Rss | Column::Youngest => known.iter().copied().fold(0.0, f64::max),
-        Column::Cpu
-        | Column::User
-        | Column::System
-        | Column::ChildrenCpu
-        | Column::RunDelay
-        | Column::Threads
-        | Column::MinorFaults
-        | Column::MajorFaults
-        | Column::Read
-        | Column::Write
-        | Column::Switches => known.iter().sum(),
-    };
-    let ranked_by = if known.is_empty() {
-        Observed::Unknown(unknown_reason(members))
-    } else {
-        Observed::Known(readable(weight, column, page_bytes))
-    };
+    let weight = weight(members, column);
+    let ranked_by = weight.clone().map(|weight| readable(weight, column, page_bytes));
     let row = GroupRow {
-        name,
+        name: name.unwrap_or(Observed::Unknown(Reason::Gone)),
         processes: u32::try_from(members.len()).unwrap_or(u32::MAX),
         threads: members.iter().map(|process| process.threads).fold(0, u32::saturating_add),
         cpu_pct: share(|process| process.user + process.system),
@@ -111,6 +117,19 @@ fn group(name: Option<HostText>, members: &[&Change], column: Column, window: Du
         top_name: top.map(|process| process.name.clone()).unwrap_or_default(),
     };
     Group { row, weight }
+}
+
+/// What a group counts for; unknown where that of a member is.
+fn weight(members: &[&Change], column: Column) -> Observed<f64> {
+    // Memory and age cannot be added up: the largest member stands for the group.
+    let is_sum = super::report::can_be_added_up(column);
+    let mut weight = Observed::Known(0.0);
+    for process in members {
+        weight = weight
+            .zip(process.weight(column))
+            .map(|(all, one)| if is_sum { all + one } else { f64::max(all, one) });
+    }
+    weight
 }
 
 /// Unknown where that of a member is.
@@ -147,16 +166,6 @@ fn readable(weight: f64, column: Column, page_bytes: u64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-fn unknown_reason(members: &[&Change]) -> Reason {
-    members
-        .iter()
-        .find_map(|process| match &process.ranked {
-            Some(Observed::Unknown(reason)) => Some(reason.clone()),
-            Some(Observed::Known(_)) | None => None,
-        })
-        .unwrap_or(Reason::NotStored)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +173,7 @@ mod tests {
         change::Changes,
         scan::{Sample, Scan},
     };
+    use protocol::observed::Nature;
 
     #[test]
     fn many_that_lived_shortly_do_not_outrank_one_that_ran_all_the_time() {
@@ -181,7 +191,7 @@ mod tests {
             Changes::between(&first, &Scan::of(samples, second * 2, second * 2), None).processes;
         for change in &mut changes {
             let group = if change.pid == 1 { "steady" } else { "shortlived" };
-            change.group = Some(HostText::new(group.as_bytes()));
+            change.group = Observed::Known(HostText::new(group.as_bytes()));
         }
         let groups = add_up(&changes, Column::Cpu, second);
         let weights: Vec<_> = groups
@@ -189,5 +199,33 @@ mod tests {
             .map(|group| (group.row.cpu_pct.get(), group.row.ranked_by.clone()))
             .collect();
         assert_eq!(weights, [(10.0, Observed::Known(10.0)), (90.0, Observed::Known(90.0))]);
+    }
+
+    #[test]
+    fn a_group_with_a_member_that_could_not_be_read_has_no_sum() {
+        let second = Duration::from_secs(1);
+        let scan = |at| Scan::of(vec![Sample::idle(1, 1, at), Sample::idle(2, 2, at)], at, at);
+        let mut changes = Changes::between(&scan(second), &scan(second * 2), None).processes;
+        for change in &mut changes {
+            let refused = Observed::Unknown(Reason::Gone);
+            change.ranked = Some(if change.pid == 1 { Observed::Known(9) } else { refused });
+            change.group = Observed::Known(HostText::new(b"app"));
+        }
+        let groups = add_up(&changes, Column::Read, second);
+        let ranked_by: Vec<_> = groups.iter().map(|group| group.row.ranked_by.clone()).collect();
+        assert_eq!(ranked_by, [Observed::Unknown(Reason::Gone)]);
+        assert_eq!(groups[0].row.top_pid, 1);
+    }
+
+    #[test]
+    fn processes_without_a_group_are_told_from_those_whose_group_could_not_be_read() {
+        let second = Duration::from_secs(1);
+        let scan = |at| Scan::of(vec![Sample::idle(1, 1, at), Sample::idle(2, 2, at)], at, at);
+        let mut changes = Changes::between(&scan(second), &scan(second * 2), None).processes;
+        for change in &mut changes {
+            let without = Reason::DoesNotApply(Nature::NotInService);
+            change.group = Observed::Unknown(if change.pid == 1 { without } else { Reason::Gone });
+        }
+        assert_eq!(add_up(&changes, Column::Cpu, second).len(), 2);
     }
 }

@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     call::Context,
-    instruments::ownership::{self, Placement, Users},
+    instruments::{
+        ownership::{self, Placement, Users},
+        process_files::ProcessFiles,
+    },
     os::clock,
     rank,
     rank::Page,
@@ -19,7 +22,7 @@ use protocol::{
     error::AgentError,
     host_text::HostText,
     instruments::process_list::{
-        Census, Column, GroupBy, Host, ProcessRow, Report, Request, State,
+        Census, Column, GroupBy, Host, ProcessRow, Report, Request, State, Unranked,
     },
     loss::Truncation,
     message::Meta,
@@ -62,12 +65,15 @@ pub(super) fn answer(
     let budget = context.budget.answer_bytes as usize;
     if request.group_by == GroupBy::Process {
         let weight = |change: &Change| change.weight(request.sort);
+        answer.report.unranked = unranked(&measured.changes.processes, weight);
         let page = rank::page(measured.changes.processes, weight, offset, limit);
         answer.fill_processes(page, request, &details, budget, context)?;
     } else {
         let window = Duration::from_millis(measured.window_ms);
         let all = groups::add_up(&measured.changes.processes, request.sort, window);
-        let page = rank::page(all, |group| group.weight, offset, limit);
+        let weight = |group: &groups::Group| group.weight.clone();
+        answer.report.unranked = unranked(&all, weight);
+        let page = rank::page(all, weight, offset, limit);
         answer.fill_groups(page, budget);
     }
     if !can_be_added_up(request.sort) {
@@ -77,8 +83,14 @@ pub(super) fn answer(
     Ok((answer.report, answer.meta))
 }
 
+fn unranked<T>(entries: &[T], weight: impl Fn(&T) -> Observed<f64>) -> Option<Unranked> {
+    let (rows, reason) = rank::unranked(entries, weight)?;
+    let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+    Some(Unranked { rows, value: Observed::Unknown(reason) })
+}
+
 /// Whether a share of the sum over processes has a meaning for a column.
-const fn can_be_added_up(column: Column) -> bool {
+pub(super) const fn can_be_added_up(column: Column) -> bool {
     !matches!(column, Column::Rss | Column::Youngest)
 }
 
@@ -124,6 +136,7 @@ fn empty_report(request: &Request, measured: &Measured, detail_window: Option<Du
                 .map(|(busy, attributed)| millis(busy.saturating_sub(attributed))),
         },
         sorted_by: request.sort,
+        unranked: None,
         processes: Vec::new(),
         groups: Vec::new(),
         detail_window_ms: detail_window.map(millis),
@@ -162,7 +175,7 @@ impl Answer {
         self.meta.redacted = page.rows.iter().map(|(_, _, redacted)| redacted).sum();
         rank::fit(
             &mut page,
-            |(_, weight, _)| *weight,
+            |(_, weight, _)| weight.clone(),
             budget,
             |page, rows| {
                 let shown = page.rows.iter().take(rows);
@@ -181,7 +194,7 @@ impl Answer {
         self.meta.truncation = page.truncation;
         rank::fit(
             &mut page,
-            |group| group.weight,
+            |group| group.weight.clone(),
             budget,
             |page, rows| {
                 let shown = page.rows.iter().take(rows);
@@ -205,17 +218,16 @@ fn row(
     let share = |time| Percent::of_time(time, change.window).unwrap_or_default();
     let rate = |count| PerSecond::over(count, change.window).unwrap_or_default();
     let rates = Rates::of(change, details, request, context);
-    let Placement { service, container } = Placement::of(change.pid, context);
-    let (command, redacted) = command(change, context);
+    let owner = Owner::of(change, users, context);
     let page_bytes = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
     let row = ProcessRow {
         pid: change.pid,
         start_ticks: change.start_ticks,
         name: change.name.clone(),
-        command,
-        user: users.of(change.pid, context),
-        service,
-        container,
+        command: owner.command,
+        user: owner.user,
+        service: owner.service,
+        container: owner.container,
         state: change.state,
         born: change.born,
         cpu_pct: share(change.user + change.system),
@@ -236,7 +248,38 @@ fn row(
         involuntary_switches_per_s: rates.involuntary,
         age_s: change.age.as_secs(),
     };
-    (row, redacted)
+    (row, owner.redacted)
+}
+
+/// Whose a process is and what it was started with, as its files say now.
+struct Owner {
+    user: Observed<HostText>,
+    service: Observed<HostText>,
+    container: Observed<HostText>,
+    command: Observed<HostText>,
+    redacted: u32,
+}
+
+impl Owner {
+    /// The measurement may be old, and the pid another process's by now: that one is not described.
+    fn of(change: &Change, users: &mut Users, context: &Context<'_>) -> Self {
+        let files = ProcessFiles { pid: change.pid, context };
+        let user = users.of(change.pid, context);
+        let Placement { service, container } = Placement::of(change.pid, context);
+        let (command, redacted) = command(change, context);
+        match files.unless_replaced(change.start_ticks, Observed::Known(())) {
+            Observed::Known(()) => Self { user, service, container, command, redacted },
+            Observed::Unknown(reason) => {
+                let unknown = Observed::Unknown(reason);
+                let (user, service) = (unknown.clone(), unknown.clone());
+                let command = match command {
+                    Observed::Unknown(nature) if nature.is_absence() => Observed::Unknown(nature),
+                    Observed::Known(_) | Observed::Unknown(_) => unknown.clone(),
+                };
+                Self { user, service, container: unknown, command, redacted: 0 }
+            }
+        }
+    }
 }
 
 /// Bytes of a command line in a list. process_inspect shows more.
@@ -259,5 +302,59 @@ fn command(change: &Change, context: &Context<'_>) -> (Observed<HostText>, u32) 
     match nature {
         Some(nature) => (Observed::Unknown(Reason::DoesNotApply(nature)), 0),
         None => ownership::command(change.pid, COMMAND_BYTES, context),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            change::Changes,
+            scan::{Sample, Scan},
+        },
+        *,
+    };
+    use crate::instruments::fake::{FakeMachine, FakeStat};
+
+    #[test]
+    fn another_process_under_the_pid_is_not_described_as_the_one_that_was_measured() {
+        let second = Duration::from_secs(1);
+        let scan = |at| Scan::of(vec![Sample::idle(7, 100, at)], at, at);
+        let changes = Changes::between(&scan(second), &scan(second * 2), None);
+        let [change] = changes.processes.as_slice() else { panic!("one process") };
+        let machine = FakeMachine::new();
+        machine.write("7/cmdline", "their\0secret\0");
+        machine.write("7/cgroup", "0::/system.slice/theirs.service\n");
+        let owner = |start_ticks| {
+            machine.stat("7", FakeStat::idle(7, start_ticks));
+            let context = machine.context();
+            Owner::of(change, &mut Users::read(context.root), &context)
+        };
+        let same = owner(100);
+        assert_eq!(same.command, Observed::Known(HostText::new(b"their secret")));
+        assert_eq!(same.service, Observed::Known(HostText::new(b"theirs.service")));
+        let other = owner(200);
+        let gone = Observed::Unknown(Reason::Gone);
+        assert_eq!([other.command, other.service, other.container], [(); 3].map(|()| gone.clone()));
+        assert_eq!(other.user, gone);
+    }
+
+    #[test]
+    fn rows_that_could_not_be_ranked_are_counted_with_the_reason_that_most_have() {
+        let second = Duration::from_secs(1);
+        let samples = |at| (1..=5).map(move |pid| Sample::idle(pid, 1, at)).collect();
+        let scan = |at| Scan::of(samples(at), at, at);
+        let mut changes = Changes::between(&scan(second), &scan(second * 2), None);
+        for change in &mut changes.processes {
+            change.ranked = Some(match change.pid {
+                1 => Observed::Unknown(Reason::Gone),
+                2 | 3 => Observed::Unknown(Reason::ChildrenReaped),
+                _ => Observed::Known(0),
+            });
+        }
+        let found = unranked(&changes.processes, |change| change.weight(Column::Read));
+        let value = Observed::Unknown(Reason::ChildrenReaped);
+        assert_eq!(found, Some(Unranked { rows: 3, value }));
+        assert_eq!(unranked(&changes.processes, |change| change.weight(Column::Cpu)), None);
     }
 }

@@ -1,9 +1,13 @@
 //! The ranking as tables.
 
 use super::{Column, GroupRow, ProcessRow, Report};
-use crate::view::{
-    quantity::{age, byte_rate, bytes, or_unknown, percent, rate},
-    table::Table,
+use crate::{
+    host_text::HostText,
+    observed::Observed,
+    view::{
+        quantity::{age, byte_rate, bytes, or_unknown, percent, rate},
+        table::Table,
+    },
 };
 
 pub(super) fn tables(report: &Report) -> Vec<Table> {
@@ -18,36 +22,38 @@ pub(super) fn tables(report: &Report) -> Vec<Table> {
 fn host(report: &Report) -> Table {
     let (host, census) = (&report.host, &report.census);
     let unattributed = or_unknown(&census.unattributed_cpu_ms, u64::to_string);
-    Table::facts(
-        "",
-        [
-            (
-                "host",
-                format!(
-                    "{} processors, {} % busy, {} % stolen, {} forks/s",
-                    or_unknown(&host.cpus, u32::to_string),
-                    or_unknown(&host.cpu_busy_pct, |value| percent(*value)),
-                    or_unknown(&host.cpu_steal_pct, |value| percent(*value)),
-                    or_unknown(&host.forks_per_s, |value| rate(*value)),
-                ),
+    let mut facts = vec![
+        (
+            "host",
+            format!(
+                "{} processors, {} % busy, {} % stolen, {} forks/s",
+                or_unknown(&host.cpus, u32::to_string),
+                or_unknown(&host.cpu_busy_pct, |value| percent(*value)),
+                or_unknown(&host.cpu_steal_pct, |value| percent(*value)),
+                or_unknown(&host.forks_per_s, |value| rate(*value)),
             ),
-            (
-                "processes",
-                format!(
-                    "{} with {} threads; {} born, {} ended",
-                    census.processes, census.threads, census.born, census.died
-                ),
+        ),
+        (
+            "processes",
+            format!(
+                "{} with {} threads; {} born, {} ended",
+                census.processes, census.threads, census.born, census.died
             ),
-            (
-                "cpu time",
-                format!(
-                    "{} ms in processes, {} ms in ended ones, {unattributed} ms elsewhere",
-                    census.cpu_ms,
-                    or_unknown(&census.ended_cpu_ms, u64::to_string)
-                ),
+        ),
+        (
+            "cpu time",
+            format!(
+                "{} ms in processes, {} ms in ended ones, {unattributed} ms elsewhere",
+                census.cpu_ms,
+                or_unknown(&census.ended_cpu_ms, u64::to_string)
             ),
-        ],
-    )
+        ),
+    ];
+    if let Some(unranked) = &report.unranked {
+        let rows = unranked.rows;
+        facts.push(("not ranked", format!("{rows} rows, which come last: their value is unknown")));
+    }
+    Table::facts("", facts)
 }
 
 /// The heading under which what the rows are sorted by stands.
@@ -114,6 +120,14 @@ fn processes(rows: &[ProcessRow], sorted_by: Column) -> Table {
     table
 }
 
+fn group_name(name: &Observed<HostText>) -> String {
+    match name {
+        Observed::Known(name) => name.to_string(),
+        Observed::Unknown(reason) if reason.is_absence() => "(none)".to_owned(),
+        Observed::Unknown(_) => "(unknown)".to_owned(),
+    }
+}
+
 fn groups(rows: &[GroupRow]) -> Table {
     let mut table = Table::with_columns(
         "",
@@ -135,7 +149,7 @@ fn groups(rows: &[GroupRow]) -> Table {
     table.dispensable = vec!["MAJFL/S", "%CHILD", "THR", "LARGEST RSS", "%USR", "%SYS", "TOP PID"];
     for row in rows {
         table.rows.push(vec![
-            row.name.as_ref().map_or_else(|| "(none)".to_owned(), ToString::to_string),
+            group_name(&row.name),
             row.processes.to_string(),
             row.threads.to_string(),
             percent(row.cpu_pct),
