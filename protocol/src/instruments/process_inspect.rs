@@ -170,6 +170,8 @@ pub struct Waits {
     pub threads_total: u32,
     /// Of them, those never looked at: what they waited in is unknown.
     pub threads_never_sampled: u32,
+    /// Places they were found in, before the list was cut to the answer's size.
+    pub groups_total: u32,
     /// What they were found in, most often first. Samples miss waits much shorter than a
     /// millisecond, because the looking itself outlasts them; `blocked_pct` does not.
     pub groups: Vec<WaitGroup>,

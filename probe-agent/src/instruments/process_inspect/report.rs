@@ -10,7 +10,7 @@ use crate::{
     instruments::ownership::{self, Placement, Users},
     os::clock,
     proc::{host_stat::HostStat, pid_io::PidIo, pid_status::MemoryLines, schedstat::SchedStat},
-    rank,
+    rank::{self, Page},
 };
 use protocol::{
     Report as AnyReport,
@@ -81,15 +81,35 @@ pub(super) fn assemble(
     };
     let row = |thread| ends.thread_row(thread, &sampler);
     let rows: Vec<ThreadRow> = page.rows.iter().map(row).collect();
+    let groups = std::mem::take(&mut report.waits.groups);
     let budget = context.budget.answer_bytes as usize;
-    rank::fit(&mut page, demand, budget, |_, shown| {
-        report.threads = rows.iter().take(shown).cloned().collect();
+    let kept = fit(&mut page, groups.len(), budget, |groups_kept, threads_kept| {
+        report.waits.groups = groups.iter().take(groups_kept).cloned().collect();
+        report.threads = rows.iter().take(threads_kept).cloned().collect();
         json::bytes(&AnyReport::ProcessInspect(report.clone()), &meta)
     });
+    report.waits.groups = groups.into_iter().take(kept).collect();
     report.threads = rows.into_iter().take(page.rows.len()).collect();
     meta.truncation = truncation(page.truncation, limit);
     meta.overhead = context.overhead();
     Ok((report, meta))
+}
+
+/// Shortens both lists until the answer fits: places to the most frequent few, then threads to the
+/// busiest, then places again. Gives the places that are kept.
+fn fit(
+    page: &mut Page<ThreadUse>,
+    groups: usize,
+    budget: usize,
+    mut size: impl FnMut(usize, usize) -> usize,
+) -> usize {
+    const MOST_FREQUENT: usize = 8;
+    let threads = page.rows.len();
+    let least = MOST_FREQUENT.min(groups);
+    let groups = rank::most_that_fit(least, groups, budget, |groups| size(groups, threads));
+    let demand = |thread: &ThreadUse| thread.demand.clone();
+    rank::fit(page, demand, budget, |_, threads| size(groups, threads));
+    rank::most_that_fit(1, groups, budget, |groups| size(groups, page.rows.len()))
 }
 
 /// No thread was asked for: then none was cut either.
@@ -333,7 +353,9 @@ mod tests {
         fake::{FakeMachine, FakeStat, io},
         process_files::ProcessFiles,
         process_inspect::cgroup_levels::CgroupLevels,
+        thread_accounts::ThreadId,
     };
+    use protocol::{host_text::HostText, instruments::process_list::State, loss::CutBy};
 
     #[test]
     fn what_a_child_read_in_its_life_is_not_the_parents() {
@@ -380,5 +402,30 @@ mod tests {
         };
         assert_eq!(share(&end(50, 60)).known().unwrap().get(), 50.0);
         assert_eq!(share(&end(500, 60)), Observed::Unknown(Reason::ChildrenReaped));
+    }
+
+    #[test]
+    fn both_lists_are_shortened_to_the_budget_and_only_what_went_is_cut() {
+        let thread = |tid| ThreadUse {
+            id: ThreadId { tid, start_ticks: 0 },
+            name: HostText::new(b"it"),
+            state: State::Sleeping,
+            life: Duration::ZERO,
+            used: Observed::Unknown(Reason::Gone),
+            demand: Observed::Known(f64::from(tid)),
+        };
+        let cases = [
+            ("all fits", 40, 20, 70, (40, 20, CutBy::Nothing)),
+            ("places go first", 40, 20, 55, (35, 20, CutBy::Nothing)),
+            ("then threads", 40, 20, 20, (8, 12, CutBy::AnswerBytes)),
+            ("then places again", 40, 20, 5, (4, 1, CutBy::AnswerBytes)),
+            ("nothing is left to cut", 1, 0, 0, (1, 0, CutBy::Nothing)),
+        ];
+        for (name, groups, threads, budget, want) in cases {
+            let rows = (0..threads).map(thread).collect();
+            let mut page = rank::page(rows, |thread| thread.demand.clone(), 0, 100);
+            let kept = fit(&mut page, groups, budget, |groups, threads| groups + threads);
+            assert_eq!((kept, page.rows.len(), page.truncation.cut_by), want, "{name}");
+        }
     }
 }

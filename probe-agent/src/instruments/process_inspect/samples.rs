@@ -308,6 +308,7 @@ impl<'c, 's> Sampler<'c, 's> {
             threads_sampled: count(self.most_at_once),
             threads_total: count(self.seen.len()),
             threads_never_sampled: count(self.seen.difference(&looked_at).count()),
+            groups_total: count(groups.len()),
             groups: groups.into_iter().map(|(_, group)| group).collect(),
         }
     }

@@ -28,6 +28,7 @@ pub(super) fn report() -> Report {
             threads_sampled: 1,
             threads_total: 1,
             threads_never_sampled: 0,
+            groups_total: 1,
             groups: vec![WaitGroup {
                 kind: WaitKind::Storage,
                 state: State::UninterruptibleSleep,

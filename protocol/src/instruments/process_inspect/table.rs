@@ -157,6 +157,10 @@ fn waits(report: &Report) -> Table {
     if waits.threads_never_sampled > 0 {
         title.push_str(&format!("; {} never looked at", waits.threads_never_sampled));
     }
+    let missing = (waits.groups_total as usize).saturating_sub(waits.groups.len());
+    if missing > 0 {
+        title.push_str(&format!("; {missing} more places are not shown"));
+    }
     let mut table = Table::with_columns(
         title,
         &["%LOOKS", "%BLOCKED", "THREADS", "<S", "<WAITS FOR", "<SYSCALL", "<CHANNEL"],
