@@ -19,10 +19,12 @@ pub enum AgentError {
     #[error("the agent refused the parameters, which the controller had accepted")]
     ParametersRefused,
     /// No process has this pid.
-    #[error("no process has pid {pid}")]
+    #[error("no process has pid {pid}{}", or_it_is_hidden(*.agent_uid))]
     NoSuchProcess {
         /// The pid asked for.
         pid: u32,
+        /// Who asked.
+        agent_uid: u32,
     },
     /// The pid is a thread's.
     #[error("{tid} is no process: it is a thread of process {pid}")]
@@ -121,6 +123,14 @@ pub enum AgentError {
     Defect(Defect),
 }
 
+/// To another user than root, a process that `/proc` hides looks like none.
+fn or_it_is_hidden(agent_uid: u32) -> String {
+    if agent_uid == 0 {
+        return String::new();
+    }
+    format!(", or /proc is mounted with hidepid and hides it from uid {agent_uid}")
+}
+
 /// What is wrong with the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Defect {
@@ -198,8 +208,14 @@ mod tests {
     fn messages_name_the_value_and_remedies_the_next_step() {
         let cases = [
             (
-                AgentError::NoSuchProcess { pid: 4711 },
+                AgentError::NoSuchProcess { pid: 4711, agent_uid: 0 },
                 "no process has pid 4711",
+                Some("call process_list for the processes there are now"),
+            ),
+            (
+                AgentError::NoSuchProcess { pid: 4711, agent_uid: 1000 },
+                "no process has pid 4711, or /proc is mounted with hidepid and hides it from uid \
+                 1000",
                 Some("call process_list for the processes there are now"),
             ),
             (

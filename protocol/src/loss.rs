@@ -44,10 +44,10 @@ impl Truncation {
 pub struct Lost {
     /// Processes that ended between being listed and being read.
     pub vanished: u64,
+    /// Processes that were there and could not be read.
+    pub refused: u64,
     /// Kernel files whose text was not understood.
     pub malformed: u64,
-    /// Streamed items that the reader was too slow for.
-    pub items: u64,
 }
 
 /// What looking cost the target.

@@ -135,7 +135,7 @@ impl fmt::Display for Progress {
 pub struct Streamed {
     /// Which call.
     pub id: RequestId,
-    /// Counts from 0 within the call. A gap is a loss, and the answer's `lost.items` says so too.
+    /// Counts from 0 within the call. A gap is a loss.
     pub sequence: u64,
     /// The piece.
     pub item: Item,

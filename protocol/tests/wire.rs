@@ -44,7 +44,7 @@ fn meta() -> Meta {
             cut_by: CutBy::Limit,
         },
         artifact: Some(ArtifactId(0x0bad_cafe)),
-        lost: Lost { vanished: 1, malformed: 2, items: 3 },
+        lost: Lost { vanished: 1, refused: 2, malformed: 3 },
         overhead: Overhead { agent_cpu_ms: 4.5, target_pause_us_max: 0 },
         redacted: 2,
     }
@@ -113,7 +113,7 @@ fn errors() -> Vec<AgentError> {
     let id = ArtifactId(1);
     vec![
         AgentError::ParametersRefused,
-        AgentError::NoSuchProcess { pid: 1 },
+        AgentError::NoSuchProcess { pid: 1, agent_uid: 1000 },
         AgentError::IsThread { tid: 2, pid: 1 },
         AgentError::ColumnNotStored { column: Column::Write },
         AgentError::GroupsNotStored { asked: GroupBy::User, stored: GroupBy::Service },

@@ -42,7 +42,7 @@ impl Collect for ProcessInspect {
         }
         life.wait(started, window, window)?;
         let last = End::read(&files, &levels).map_err(|error| {
-            let is_gone = error == AgentError::NoSuchProcess { pid: request.pid };
+            let is_gone = matches!(error, AgentError::NoSuchProcess { .. });
             if is_gone { life.ended() } else { error }
         })?;
         if last.line.start_ticks != first.line.start_ticks || life.is_over() {
@@ -130,7 +130,8 @@ fn check_identity(request: &Request, files: &ProcessFiles<'_, '_>) -> Result<(),
 /// The error for a process whose line cannot be read.
 fn missing(pid: u32, reason: Reason) -> AgentError {
     if reason == Reason::Gone {
-        return AgentError::NoSuchProcess { pid };
+        let agent_uid = rustix::process::geteuid().as_raw();
+        return AgentError::NoSuchProcess { pid, agent_uid };
     }
     let path = format!("/proc/{pid}/stat");
     AgentError::Unreadable { path: protocol::host_text::HostText::new(path.as_bytes()), reason }

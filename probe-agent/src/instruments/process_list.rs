@@ -19,7 +19,7 @@ use change::Changes;
 use protocol::{
     error::AgentError,
     instruments::process_list::{Column, GroupBy, ProcessList, Report, Request},
-    message::{Engine, Meta},
+    message::Meta,
 };
 use rates::Details;
 use scan::{Scan, Scanner};
@@ -45,13 +45,6 @@ struct Measured {
     ranked_column: Option<Column>,
     /// What the processes were grouped by; their group is stored with them.
     grouped_by: GroupBy,
-    engine_is_stored: bool,
-}
-
-impl Measured {
-    const fn engine(&self) -> Engine {
-        if self.engine_is_stored { Engine::Stored } else { Engine::Procfs }
-    }
 }
 
 /// The part of the window after which the likely rows are chosen.
@@ -82,7 +75,6 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
         changes,
         ranked_column: scanner.column(),
         grouped_by: request.group_by,
-        engine_is_stored: false,
     };
     Ok((measured, details))
 }

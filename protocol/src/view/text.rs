@@ -117,8 +117,8 @@ pub fn about(meta: &MetaView) -> Vec<String> {
     let lost = &meta.lost;
     for (count, what) in [
         (lost.vanished, "that ended before being read"),
+        (lost.refused, "that could not be read"),
         (lost.malformed, "kernel files that were not understood"),
-        (lost.items, "streamed items that were dropped"),
     ] {
         if count > 0 {
             lines.push(format!("lost: {count} {what}"));

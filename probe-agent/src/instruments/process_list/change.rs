@@ -132,7 +132,7 @@ impl Changes {
             processes,
             ended_cpu,
             host,
-            lost: Lost { vanished: last.lost.vanished, malformed: last.lost.malformed, items: 0 },
+            lost: last.lost,
         }
     }
 }

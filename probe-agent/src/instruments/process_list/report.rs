@@ -25,7 +25,7 @@ use protocol::{
         Census, Column, GroupBy, Host, ProcessRow, Report, Request, State, Unranked,
     },
     loss::Truncation,
-    message::Meta,
+    message::{Engine, Meta},
     observed::{Nature, Observed, Reason},
     units::{Bytes, PerSecond, Percent},
     view::json,
@@ -52,7 +52,7 @@ pub(super) fn answer(
     let mut answer = Answer {
         report: empty_report(request, &measured, detail_window),
         meta: Meta {
-            engine: measured.engine(),
+            engine: if request.artifact.is_some() { Engine::Stored } else { Engine::Procfs },
             window_ms: Some(measured.window_ms),
             truncation: Truncation::none(0),
             artifact,

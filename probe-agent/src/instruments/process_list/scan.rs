@@ -154,8 +154,13 @@ impl Scanner {
                 let reason = error.reason_of_file(Feature::Field);
                 return Err(AgentError::Unreadable { path: HostText::new(b"/proc"), reason });
             }
-            Err(_) => {
+            // With hidepid, /proc lists processes that it lets nobody else read.
+            Err(error) if error.is_gone() => {
                 scan.lost.vanished += 1;
+                return Ok(());
+            }
+            Err(_) => {
+                scan.lost.refused += 1;
                 return Ok(());
             }
         };
@@ -233,5 +238,24 @@ impl Scan {
             began,
             began_since_boot,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instruments::fake::{FakeMachine, FakeStat};
+
+    #[test]
+    fn a_process_that_may_not_be_read_is_told_from_one_that_ended() {
+        let machine = FakeMachine::new();
+        machine.stat("7", FakeStat::idle(7, 100));
+        machine.write("8/cmdline", "it has no line any more");
+        // A read of a folder fails, as one that is refused does.
+        machine.write("9/stat/refused", "");
+        machine.write("10/stat", "no line");
+        let scan = Scanner::new(Column::Cpu).pass(&machine.context()).unwrap();
+        assert_eq!(scan.samples.len(), 1);
+        assert_eq!(scan.lost, Lost { vanished: 1, refused: 1, malformed: 1 });
     }
 }

@@ -26,7 +26,6 @@ pub(super) fn load(id: ArtifactId, context: &Context<'_>) -> Result<Measured, Ag
     if artifact.kind != Kind::ProcessList {
         return Err(AgentError::OtherArtifact { id });
     }
-    let measured: Measured = postcard::from_bytes(&artifact.bytes)
-        .map_err(|_| AgentError::Defect(Defect::StoredResultUnreadable))?;
-    Ok(Measured { engine_is_stored: true, ..measured })
+    postcard::from_bytes(&artifact.bytes)
+        .map_err(|_| AgentError::Defect(Defect::StoredResultUnreadable))
 }
