@@ -10,7 +10,10 @@ use crate::{
         pid_stat::{self, PidStat},
     },
 };
-use protocol::observed::{Feature, Observed, Reason};
+use protocol::{
+    instruments::process_list::State,
+    observed::{Feature, Observed, Reason},
+};
 
 /// One process's folder under `/proc`.
 #[derive(Clone, Copy)]
@@ -76,6 +79,22 @@ impl ProcessFiles<'_, '_> {
         }
     }
 
+    /// The files of a thread that lives, where the process's first thread has ended and others go
+    /// on (`pthread_exit` in `main`): the first one's are those of a zombie, without memory,
+    /// descriptors and arguments. `/proc/TID` is there for every thread, though not listed.
+    pub(super) fn of_a_living_thread(&self, process: &PidStat<'_>) -> Option<Self> {
+        if !is_ended(process.state) || process.threads <= 1 {
+            return None;
+        }
+        let lives = |tid: &u32| {
+            let path = format!("task/{tid}/stat");
+            let state = |text: &[u8]| pid_stat::parse(text).map(|stat| stat.state);
+            self.parsed(&path, Feature::Field, state).is_ok_and(|state| !is_ended(state))
+        };
+        let tid = self.thread_ids().ok()?.into_iter().find(lives)?;
+        Some(Self { pid: tid, context: self.context })
+    }
+
     /// The threads that there are now.
     pub(super) fn thread_ids(&self) -> Result<Vec<u32>, Reason> {
         let mut tids = Vec::new();
@@ -117,6 +136,10 @@ impl ProcessFiles<'_, '_> {
             Err(_) => Reason::Gone,
         }
     }
+}
+
+const fn is_ended(state: u8) -> bool {
+    matches!(State::from_letter(state), State::Zombie | State::Dead)
 }
 
 #[cfg(test)]

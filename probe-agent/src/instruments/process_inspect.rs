@@ -29,7 +29,7 @@ impl Collect for ProcessInspect {
     fn collect(request: Request, context: &Context<'_>) -> Result<(Report, Meta), AgentError> {
         let files = ProcessFiles { pid: request.pid, context };
         check_identity(&request, &files)?;
-        let levels = CgroupLevels::of(&files);
+        let levels = CgroupLevels::of(&alive(&files));
         let window = Duration::from_millis(request.window_ms.into());
         let started = Instant::now();
         let began = clock::monotonic();
@@ -50,6 +50,12 @@ impl Collect for ProcessInspect {
         }
         report::assemble(&request, &first, &last, sampler, context)
     }
+}
+
+/// The files of the process, or of a thread that lives where the first one has ended.
+fn alive<'c, 's>(files: &ProcessFiles<'c, 's>) -> ProcessFiles<'c, 's> {
+    let find = |text: &[u8]| Ok(files.of_a_living_thread(&pid_stat::parse(text)?));
+    files.parsed("stat", Feature::Field, find).ok().flatten().unwrap_or(*files)
 }
 
 /// Whether the process that is measured still lives.

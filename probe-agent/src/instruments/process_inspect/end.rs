@@ -33,6 +33,9 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) line: Line,
+    /// Whose files say what the process has: its own, or those of a thread where the first one
+    /// ended.
+    pub(super) via: u32,
     pub(super) threads: Threads,
     pub(super) memory: Observed<MemoryLines>,
     /// Of the process. The kernel counts in it what its children did, once they were waited for.
@@ -117,17 +120,24 @@ impl End {
             files
                 .parsed("stat", Feature::Field, |text| {
                     let stat = pid_stat::parse(text)?;
-                    Ok((Line::of(&stat), stat.reaped()))
+                    let alive = files.of_a_living_thread(&stat);
+                    Ok((Line::of(&stat), stat.reaped(), alive))
                 })
                 .map_err(|reason| missing(files.pid, reason))
         };
-        let (line, reaped) = read_line()?;
+        let (mut line, reaped, alive) = read_line()?;
+        if let Some(alive) = &alive {
+            line.state = state(alive).unwrap_or(line.state);
+        }
+        let own = alive.unwrap_or(*files);
+        let has = has_its_own(&line);
         Ok(Self {
+            via: own.pid,
             threads: threads::read(files)?,
-            memory: memory(files, &line),
-            io: files.io().into(),
-            open_files: open_files(files),
-            open_files_limit: open_files_limit(files),
+            memory: has.clone().and_then(|()| memory(&own)).into(),
+            io: own.io().into(),
+            open_files: has.clone().and_then(|()| open_files(&own)).into(),
+            open_files_limit: has.and_then(|()| open_files_limit(&own)).into(),
             cgroup: levels.read(context),
             host: host_stat::read(context.root).into(),
             cpu_pressure: some_waited("pressure/cpu", context),
@@ -139,27 +149,43 @@ impl End {
     }
 }
 
-fn memory(files: &ProcessFiles<'_, '_>, line: &Line) -> Observed<MemoryLines> {
-    if line.is_kernel_thread {
-        return Observed::Unknown(Reason::DoesNotApply(Nature::KernelThread));
+/// # Errors
+///
+/// Why a process has no memory and no arguments of its own, by its nature. A zombie has no
+/// descriptors either; a thread of the kernel could have some, and has none.
+pub(super) const fn has_its_own(line: &Line) -> Result<(), Reason> {
+    match line.state {
+        _ if line.is_kernel_thread => Err(Reason::DoesNotApply(Nature::KernelThread)),
+        State::Zombie | State::Dead => Err(Reason::DoesNotApply(Nature::Zombie)),
+        State::Running
+        | State::Sleeping
+        | State::UninterruptibleSleep
+        | State::Stopped
+        | State::Traced
+        | State::Idle
+        | State::Other => Ok(()),
     }
-    if line.state == State::Zombie {
-        return Observed::Unknown(Reason::DoesNotApply(Nature::Zombie));
-    }
-    files.parsed("status", Feature::Field, pid_status::parse_memory).into()
 }
 
-fn open_files(files: &ProcessFiles<'_, '_>) -> Observed<u64> {
+fn state(files: &ProcessFiles<'_, '_>) -> Option<State> {
+    let state = |text: &[u8]| pid_stat::parse(text).map(|stat| State::from_letter(stat.state));
+    files.parsed("stat", Feature::Field, state).ok()
+}
+
+fn memory(files: &ProcessFiles<'_, '_>) -> Result<MemoryLines, Reason> {
+    files.parsed("status", Feature::Field, pid_status::parse_memory)
+}
+
+fn open_files(files: &ProcessFiles<'_, '_>) -> Result<u64, Reason> {
     let counted = files.context.root.count_descriptors(files.pid);
     let folder = format!("{}/fd", files.pid);
-    counted.map_err(|error| files.reason(&folder, error, Feature::Field)).into()
+    counted.map_err(|error| files.reason(&folder, error, Feature::Field))
 }
 
-fn open_files_limit(files: &ProcessFiles<'_, '_>) -> Observed<u64> {
+fn open_files_limit(files: &ProcessFiles<'_, '_>) -> Result<u64, Reason> {
     files
         .parsed("limits", Feature::Field, limits::parse_open_files)
         .and_then(|limit| limit.ok_or(Reason::NoLimitSet))
-        .into()
 }
 
 /// Time since boot for which some task of the host waited for a resource.

@@ -1,7 +1,7 @@
 //! The report, out of the two ends of the window and what was found in between.
 
 use super::{
-    end::{End, delay_accounting},
+    end::{End, delay_accounting, has_its_own},
     samples::Sampler,
     threads::{ThreadUse, Used},
 };
@@ -21,7 +21,7 @@ use protocol::{
     },
     loss::{Lost, Truncation},
     message::{Engine, Meta},
-    observed::{Feature, Nature, Observed, Reason},
+    observed::{Feature, Observed, Reason},
     units::{Bytes, PerSecond, Percent},
     view::json,
 };
@@ -128,12 +128,12 @@ struct Ends<'e> {
 impl Ends<'_> {
     fn identity(&self, request: &Request, context: &Context<'_>) -> (Identity, u32) {
         let line = &self.last.line;
-        let (command, redacted) = if line.is_kernel_thread {
-            (Observed::Unknown(Reason::DoesNotApply(Nature::KernelThread)), 0)
-        } else {
-            ownership::command(request.pid, MAX_BYTES, context)
+        let via = self.last.via;
+        let (command, redacted) = match has_its_own(line) {
+            Ok(()) => ownership::command(via, MAX_BYTES, context),
+            Err(nature) => (Observed::Unknown(nature), 0),
         };
-        let Placement { service, container } = Placement::of(request.pid, context);
+        let Placement { service, container } = Placement::of(via, context);
         let identity = Identity {
             pid: request.pid,
             start_ticks: line.start_ticks,

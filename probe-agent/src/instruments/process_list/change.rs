@@ -33,6 +33,8 @@ pub(super) struct Changes {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Change {
     pub(super) pid: u32,
+    /// Whose files say what it has: its own, or those of a thread where the first one ended.
+    pub(super) via: u32,
     pub(super) start_ticks: u64,
     pub(super) name: HostText,
     pub(super) state: State,
@@ -151,6 +153,7 @@ fn change(
         |counter: fn(&Sample) -> u64| counter(sample).saturating_sub(before.map_or(0, counter));
     Change {
         pid: sample.pid,
+        via: sample.via,
         start_ticks: sample.start_ticks,
         name: last.name(sample),
         state: State::from_letter(sample.state),

@@ -36,8 +36,8 @@ pub(super) fn assign(
         let group = match group_by {
             GroupBy::Process => continue,
             GroupBy::User => users.of(change.pid, context),
-            GroupBy::Service => Placement::of(change.pid, context).service,
-            GroupBy::Container => Placement::of(change.pid, context).container,
+            GroupBy::Service => Placement::of(change.via, context).service,
+            GroupBy::Container => Placement::of(change.via, context).container,
         };
         let files = ProcessFiles { pid: change.pid, context };
         change.group = files.unless_replaced(change.start_ticks, group);

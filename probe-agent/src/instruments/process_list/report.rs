@@ -265,7 +265,7 @@ impl Owner {
     fn of(change: &Change, users: &mut Users, context: &Context<'_>) -> Self {
         let files = ProcessFiles { pid: change.pid, context };
         let user = users.of(change.pid, context);
-        let Placement { service, container } = Placement::of(change.pid, context);
+        let Placement { service, container } = Placement::of(change.via, context);
         let (command, redacted) = command(change, context);
         match files.unless_replaced(change.start_ticks, Observed::Known(())) {
             Observed::Known(()) => Self { user, service, container, command, redacted },
@@ -301,7 +301,7 @@ fn command(change: &Change, context: &Context<'_>) -> (Observed<HostText>, u32) 
     };
     match nature {
         Some(nature) => (Observed::Unknown(Reason::DoesNotApply(nature)), 0),
-        None => ownership::command(change.pid, COMMAND_BYTES, context),
+        None => ownership::command(change.via, COMMAND_BYTES, context),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::counters::{self, Basis, Counter};
 use crate::{
     call::Context,
+    instruments::process_files::ProcessFiles,
     os::clock,
     proc::{
         host_stat,
@@ -24,6 +25,8 @@ use std::{fmt::Write as _, time::Duration};
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     pub(super) pid: u32,
+    /// Whose files say what it has: its own, or those of a thread where the first one ended.
+    pub(super) via: u32,
     pub(super) start_ticks: u64,
     pub(super) parent_pid: u32,
     pub(super) state: u8,
@@ -46,6 +49,17 @@ pub(super) struct Sample {
 }
 
 impl Sample {
+    /// Takes what the ended first thread cannot tell from one that lives.
+    fn go_by(&mut self, alive: &ProcessFiles<'_, '_>) {
+        let read = |text: &[u8]| {
+            let stat = pid_stat::parse(text)?;
+            Ok((stat.state, stat.resident_pages))
+        };
+        if let Ok((state, resident_pages)) = alive.parsed("stat", Feature::Field, read) {
+            (self.via, self.state, self.resident_pages) = (alive.pid, state, resident_pages);
+        }
+    }
+
     pub(super) const fn basis(&self) -> Basis {
         let cpu_ticks = self.user_ticks.saturating_add(self.system_ticks);
         Basis { cpu_ticks, reaped: self.reaped }
@@ -172,6 +186,9 @@ impl Scanner {
         scan.names.extend_from_slice(stat.name);
         let end = u32::try_from(scan.names.len()).unwrap_or(u32::MAX);
         let mut sample = sample(pid, &stat, start..end);
+        if let Some(alive) = (ProcessFiles { pid, context }).of_a_living_thread(&stat) {
+            sample.go_by(&alive);
+        }
         if let Some(column) = self.column {
             sample.ranked = Counter::read(column, pid, &stat, context);
         }
@@ -183,6 +200,7 @@ impl Scanner {
 fn sample(pid: u32, stat: &PidStat<'_>, name: std::ops::Range<u32>) -> Sample {
     Sample {
         pid,
+        via: pid,
         start_ticks: stat.start_ticks,
         parent_pid: stat.parent_pid,
         state: stat.state,
@@ -207,6 +225,7 @@ impl Sample {
     pub(super) fn idle(pid: u32, start_ticks: u64, at: Duration) -> Self {
         Self {
             pid,
+            via: pid,
             start_ticks,
             parent_pid: 1,
             state: b'S',
@@ -257,5 +276,19 @@ mod tests {
         let scan = Scanner::new(Column::Cpu).pass(&machine.context()).unwrap();
         assert_eq!(scan.samples.len(), 1);
         assert_eq!(scan.lost, Lost { vanished: 1, refused: 1, malformed: 1 });
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_ended_is_no_zombie() {
+        let machine = FakeMachine::new();
+        let ended = FakeStat { state: 'Z', threads: 2, ..FakeStat::idle(7, 100) };
+        machine.stat("7", ended);
+        machine.thread(7, ended, 0);
+        let alive = FakeStat { threads: 2, ..FakeStat::idle(7_000_008, 101) };
+        machine.thread(7, alive, 0);
+        machine.stat("7000008", alive);
+        let scan = Scanner::new(Column::Cpu).pass(&machine.context()).unwrap();
+        let process = scan.samples.iter().find(|sample| sample.pid == 7).unwrap();
+        assert_eq!((process.via, process.state, process.start_ticks), (7_000_008, b'S', 100));
     }
 }
