@@ -29,7 +29,7 @@ fn a_call_answers_and_leaves_a_receipt() {
         assert_eq!(output.status.code(), Some(0), "{transport}: {said}");
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(answer["class"], "line_works", "{transport}: {answer}");
-        for stage in ["sending the agent", "connected: host", "measuring: "] {
+        for stage in ["sending the agent", "connected: host", "counting: 1 of 4"] {
             assert!(said.contains(stage), "{transport}: {stage} is not told: {said}");
         }
         assert!(said.contains("0 processes left, 0 files left, 0 bytes left"), "{said}");
