@@ -17,7 +17,6 @@ pub mod pressure;
 pub mod schedstat;
 pub mod waiting;
 
-use crate::os::open_files;
 use protocol::{
     host_text::HostText,
     observed::{Feature, Permission, Reason},
@@ -80,7 +79,7 @@ impl ReadError {
                 owner_uid,
                 agent_uid: rustix::process::geteuid().as_raw(),
             }),
-            Errno::MFILE => Reason::OpenFilesLimit { limit: open_files::limit() },
+            Errno::MFILE => Reason::OpenFilesLimit { limit: open_files_limit() },
             TOO_LONG => Reason::TooLong,
             errno => Reason::Failed { errno: errno.raw_os_error() },
         }
@@ -132,7 +131,7 @@ impl Root {
         let root = rustix::fs::open(folder, directory, Mode::empty()).map_err(ReadError)?;
         let proc =
             rustix::fs::openat(&root, "proc", directory, Mode::empty()).map_err(ReadError)?;
-        let left_to_keep = open_files::limit().saturating_sub(NEVER_KEPT);
+        let left_to_keep = open_files_limit().saturating_sub(NEVER_KEPT);
         Ok(Self {
             is_in_cgroup_namespace: is_in_cgroup_namespace(&proc),
             root,
@@ -322,6 +321,11 @@ fn read_at(folder: &OwnedFd, path: &str, buffer: &mut Vec<u8>) -> Result<(), Rea
         }
     }
     Err(ReadError(TOO_LONG))
+}
+
+/// How many files this process may have open at once; the largest number where there is no limit.
+fn open_files_limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// Looks for a cgroup namespace other than the first one, whose number is the same in all kernels

@@ -10,8 +10,3 @@ pub fn raise_limit() {
     let Rlimit { maximum, .. } = rustix::process::getrlimit(Resource::Nofile);
     let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
-
-/// The limit; the largest number where there is none.
-pub fn limit() -> u64 {
-    rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
-}

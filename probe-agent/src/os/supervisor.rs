@@ -114,7 +114,8 @@ impl Signals {
         let mut awaited = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset initializes `awaited`, sigprocmask initializes `before`; both point
-        // to memory of the right type, and the signal numbers are valid.
+        // to memory of the right type, and the signal numbers are valid. The default action of a
+        // signal runs no code of ours.
         unsafe {
             // Whoever started us may ignore it, which is inherited: the kernel then reaps the
             // worker itself, and tells nobody.
