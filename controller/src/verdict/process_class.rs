@@ -166,7 +166,7 @@ mod tests {
             process_inspect::{ProcessInspect, Throttling, WaitGroup, WaitKind},
             process_list::State,
         },
-        observed::{Feature, Observed, Reason},
+        observed::{Feature, Observed, OutOfSight, Reason},
         units::{PerSecond, Percent},
     };
     use std::time::Duration;
@@ -377,6 +377,22 @@ mod tests {
         let report =
             throttled(process(0.0, 0.0, 0.0, &[(WaitKind::Poll, State::Sleeping, 100.0)]), 10, 900);
         assert_eq!(class(&report), "idle");
+    }
+
+    #[test]
+    fn a_limit_that_is_out_of_sight_may_be_what_storage_is_waited_for() {
+        let waits = [(WaitKind::Storage, State::UninterruptibleSleep, 90.0)];
+        let mut report = process(2.0, 8.0, 0.0, &waits);
+        let told = |report: &Report| concluded(report).cannot_tell.join("; ");
+        report.cgroup.memory_limit_hits = Observed::Known(0);
+        assert!(!told(&report).contains("memory_bound"), "{}", told(&report));
+        let above = Reason::OutOfSight(OutOfSight::CgroupsAbove);
+        report.cgroup.memory_limit_hits = Observed::Unknown(above);
+        assert!(
+            told(&report).contains("memory_bound: whether its cgroup hit"),
+            "{}",
+            told(&report)
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{Report, ThreadRow, WaitGroup};
 use crate::{
+    host_text::HostText,
     observed::Observed,
     units::{PerSecond, Percent},
     view::{
@@ -36,6 +37,10 @@ fn byte_speed(value: &Observed<PerSecond>) -> String {
 fn process(report: &Report) -> Table {
     let process = &report.process;
     let place = process.container.known().or_else(|| process.service.known());
+    let no_place = || match &process.service {
+        Observed::Unknown(reason) if !reason.is_absence() => "?",
+        Observed::Unknown(_) | Observed::Known(_) => "no service",
+    };
     Table::facts(
         format!("pid {} {}", process.pid, process.name),
         [
@@ -46,7 +51,7 @@ fn process(report: &Report) -> Table {
                     "user {}, parent {}, in {}, started {} ago (tick {})",
                     or_unknown(&process.user, ToString::to_string),
                     process.parent_pid,
-                    place.map_or_else(|| "no service".to_owned(), ToString::to_string),
+                    place.map_or_else(no_place, HostText::as_str),
                     age(process.age_s),
                     process.start_ticks
                 ),
@@ -198,4 +203,30 @@ fn threads(rows: &[ThreadRow]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        instruments::{Instrument as _, process_inspect::ProcessInspect},
+        observed::{Nature, OutOfSight, Reason},
+    };
+
+    #[test]
+    fn a_place_that_cannot_be_seen_is_not_none() {
+        let who = |service, container| {
+            let mut report = ProcessInspect::example().report;
+            (report.process.service, report.process.container) = (service, container);
+            format!("{:?}", process(&report))
+        };
+        let none = |nature| Observed::Unknown(Reason::DoesNotApply(nature));
+        let out_of_sight = || Observed::Unknown(Reason::OutOfSight(OutOfSight::CgroupsAbove));
+        let seen = who(none(Nature::NotInService), none(Nature::NotInContainer));
+        assert!(seen.contains(", in no service,"), "{seen}");
+        let unseen = who(out_of_sight(), out_of_sight());
+        assert!(unseen.contains(", in ?,"), "{unseen}");
+        let service = who(Observed::Known(HostText::new(b"a.service")), out_of_sight());
+        assert!(service.contains(", in a.service,"), "{service}");
+    }
 }

@@ -113,7 +113,8 @@ fn processes(rows: &[ProcessRow], sorted_by: Column) -> Table {
             or_unknown(&row.write_bytes_per_s, |value| byte_rate(*value)),
             or_unknown(&switches, |(left, right)| format!("{:.0}", left.get() + right.get())),
             if row.born { format!("{}*", age(row.age_s)) } else { age(row.age_s) },
-            place.map_or_else(|| "-".to_owned(), ToString::to_string),
+            place
+                .map_or_else(|| or_unknown(&row.service, ToString::to_string), ToString::to_string),
             command.map_or_else(|| format!("[{}]", row.name), ToString::to_string),
         ]);
     }

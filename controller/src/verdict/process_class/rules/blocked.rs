@@ -118,7 +118,7 @@ pub(super) fn memory_bound(facts: &Facts<'_>) -> Finding {
     const FAULTS_PER_S: f64 = 50.0;
     let sampled = facts.blocked_pct(&[WaitKind::Memory]);
     let faults = facts.report.memory.major_faults_per_s.get();
-    let hits = facts.report.cgroup.memory_limit_hits.known().copied().unwrap_or(0);
+    let hits = &facts.report.cgroup.memory_limit_hits;
     // A fault that reads waits in the same places as a read call does.
     let waiting = facts.blocked_pct(&[WaitKind::Memory, WaitKind::Storage]);
     if faults >= FAULTS_PER_S && waiting >= WORTH_NAMING_PCT {
@@ -133,11 +133,18 @@ pub(super) fn memory_bound(facts: &Facts<'_>) -> Finding {
             evidence: format!("its threads waited for memory for {sampled:.0} % of the window"),
         };
     }
-    if hits > 0 && waiting >= WORTH_NAMING_PCT {
-        return Finding::Holds {
+    if waiting < WORTH_NAMING_PCT {
+        return fails();
+    }
+    match hits {
+        Observed::Known(hits) if *hits > 0 => Finding::Holds {
             weight: waiting,
             evidence: format!("its cgroup hit its memory limit {hits} times in the window"),
-        };
+        },
+        // From within a container, a limit above it may be hit as well.
+        Observed::Unknown(reason) if !reason.is_absence() => Finding::CannotTell {
+            reason: format!("whether its cgroup hit a memory limit: {reason}"),
+        },
+        Observed::Known(_) | Observed::Unknown(_) => fails(),
     }
-    fails()
 }
