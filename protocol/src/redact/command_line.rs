@@ -59,6 +59,38 @@ struct Line {
     redacted: u32,
     /// Bytes that may still be looked at.
     unseen: usize,
+    /// Whether the next argument is a script, whose words are words of their own.
+    script: Script,
+}
+
+/// Whether a script is next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Script {
+    /// No shell was named.
+    #[default]
+    NoShell,
+    /// One was.
+    Shell,
+    /// And its `-c`.
+    Next,
+}
+
+impl Script {
+    /// After one more argument.
+    fn after(self, argument: &str) -> Self {
+        const SHELLS: [&str; 7] = ["sh", "ash", "bash", "dash", "ksh", "mksh", "zsh"];
+        let name = argument.rsplit('/').next().unwrap_or_default();
+        let is_c = argument.strip_prefix('-').is_some_and(|letters| {
+            letters.ends_with('c') && letters.bytes().all(|letter| letter.is_ascii_lowercase())
+        });
+        match self {
+            Self::NoShell if SHELLS.contains(&name.trim_start_matches('-')) => Self::Shell,
+            Self::Shell if is_c => Self::Next,
+            // The script itself is over.
+            Self::Next => Self::NoShell,
+            Self::NoShell | Self::Shell => self,
+        }
+    }
 }
 
 impl Line {
@@ -68,10 +100,12 @@ impl Line {
         let mut left = argument.len() - seen.len();
         self.unseen -= seen.len();
         let word = String::from_utf8_lossy(seen);
+        let is_script = self.script == Script::Next;
+        self.script = self.script.after(&word);
         if self.words.take_as_value(&word) {
             self.text.push_str(PLACEHOLDER);
             self.redacted += 1;
-        } else if let Some(name) = self.name_of_the_rest(&word) {
+        } else if let Some(name) = self.name_of_the_rest(&word).filter(|_| !is_script) {
             self.redacted += 1;
             self.push(&format!("{name}{PLACEHOLDER}"));
         } else if left == 0 {
@@ -115,7 +149,7 @@ mod tests {
 
     #[test]
     fn secrets_in_command_lines_go_and_flag_names_stay() {
-        let cases: [(&[&str], &str); 25] = [
+        let cases: [(&[&str], &str); 28] = [
             (&["app", "--password=hunter2"], "app --password=[redacted]"),
             (&["app", "--password", "hunter2", "-v"], "app --password [redacted] -v"),
             (&["app", "--apiKey", "hunter2"], "app --apiKey [redacted]"),
@@ -141,6 +175,10 @@ mod tests {
             (&["app", "Server=x;Password=hunter2;Db=y"], "app Server=x;Password=[redacted];Db=y"),
             (&["app", "ghp_0123456789abcdefghijKLMN"], "app [redacted]"),
             (&["nginx: worker process"], "nginx: worker process"),
+            // One argument is one value, except of a shell.
+            (&["env", "TOKEN=a b", "run"], "env TOKEN=[redacted] run"),
+            (&["/bin/sh", "-c", "TOKEN=a run"], "/bin/sh -c TOKEN=[redacted] run"),
+            (&["sh", "-c", "run", "TOKEN=a b"], "sh -c run TOKEN=[redacted]"),
         ];
         for (arguments, want) in cases {
             assert_eq!(shown(arguments), want, "{arguments:?}");

@@ -230,6 +230,10 @@ mod tests {
             (r"app --password hunter\ 2 -v", "app --password [redacted] -v"),
             ("app --password=a,b;c -v", "app --password=[redacted] -v"),
             ("TOKEN=a,b run", "TOKEN=[redacted] run"),
+            (
+                "TOKEN='a b' run --password y && exec z",
+                "TOKEN='[redacted]' run --password [redacted] && exec z",
+            ),
             ("run -e TOKEN=a,b image", "run -e TOKEN=[redacted] image"),
             ("run --env=TOKEN=a,b image", "run --env=TOKEN=[redacted] image"),
             (r#"["--password", "hunter 2"], 3"#, r#"["--password", "[redacted]"], 3"#),
@@ -238,12 +242,8 @@ mod tests {
         ];
         for (script, want) in cases {
             assert_eq!(text(script).0, want, "as free text");
-            if !script.starts_with("TOKEN=") {
-                assert_eq!(
-                    line(&["bash", "-c", script]),
-                    format!("bash -c {want}").replace('\\', "\\\\")
-                );
-            }
+            let want = format!("bash -ec {want}").replace('\\', "\\\\");
+            assert_eq!(line(&["bash", "-ec", script]), want);
         }
     }
 
