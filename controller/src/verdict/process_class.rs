@@ -448,4 +448,20 @@ mod tests {
             "{conclusion:?}"
         );
     }
+
+    #[test]
+    fn a_wait_that_is_long_enough_as_far_as_it_is_known_is_one() {
+        let mut report = process(5.0, 0.0, 80.0, &[RUNNING]);
+        report.host.cpu_busy_pct = Observed::Known(percent(100.0));
+        report.cpu.run_delay_pct = Observed::Unknown(Reason::ThreadsEnded);
+        report.cpu.run_delay_at_least_pct = Observed::Known(percent(60.0));
+        let conclusion = concluded(&report);
+        assert_eq!(conclusion.class.as_deref(), Some("starved_of_cpu"));
+        let because = conclusion.because.join(" ");
+        assert!(because.contains("waited for a processor for at least 60 %"), "{because}");
+        // Of less than that, nobody knows how much more it was.
+        report.cpu.run_delay_at_least_pct = Observed::Known(percent(1.0));
+        let cannot_tell = concluded(&report).cannot_tell.join(" ");
+        assert!(cannot_tell.contains("starved_of_cpu: threads ended"), "{cannot_tell}");
+    }
 }

@@ -8,7 +8,7 @@ use crate::{
     os::clock,
     proc::{pid_io::PidIo, pid_status::SwitchLines, schedstat::SchedStat},
 };
-use protocol::observed::{Observed, Reason};
+use protocol::observed::{Feature, Observed, Reason};
 use std::{collections::BTreeMap, time::Duration};
 
 /// A thread, named so that no later one under the same number is taken for it.
@@ -96,6 +96,19 @@ impl<T: Counted> Between<'_, T> {
         now.clone().zip(before).and_then(difference)
     }
 
+    /// What the threads used together whose account is known; unknown where none is.
+    pub(super) fn used_as_far_as_known(&self) -> Observed<T> {
+        let mut sum: Option<T> = None;
+        let mut unknown = Reason::ThreadsEnded;
+        for id in self.now.keys() {
+            match self.used_by(id) {
+                Observed::Known(used) => sum.get_or_insert_default().add(&used),
+                Observed::Unknown(reason) => unknown = reason,
+            }
+        }
+        sum.ok_or(unknown).into()
+    }
+
     /// What all threads used together.
     pub(super) fn used(&self) -> Observed<T> {
         if self.before.keys().any(|id| !self.now.contains_key(id)) {
@@ -110,6 +123,21 @@ impl<T: Counted> Between<'_, T> {
         }
         sum
     }
+}
+
+/// The accounts, unless the kernel keeps none and prints zeros all the same: before Linux 5.14
+/// without `CONFIG_SCHEDSTATS`, unless delay accounting was on. A process that ever used a processor
+/// has a thread that was put on one.
+pub(super) fn unless_all_zeros(
+    accounts: Accounts<SchedStat>,
+    cpu_ticks: u64,
+) -> Accounts<SchedStat> {
+    let mut known = accounts.values().filter_map(Observed::known).peekable();
+    if cpu_ticks == 0 || known.peek().is_none() || known.any(|account| account.switches > 0) {
+        return accounts;
+    }
+    let lacks = || Observed::Unknown(Reason::KernelLacks(Feature::SchedulerStatistics));
+    accounts.into_keys().map(|id| (id, lacks())).collect()
 }
 
 /// Whether threads must have come and gone unseen: the process, which keeps the processor time of
@@ -146,31 +174,35 @@ mod tests {
     fn threads_are_compared_with_themselves_and_with_no_other() {
         let before = [(7, 100, 50), (8, 101, 1000)];
         let unknown = Observed::Unknown;
-        let cases: [(&str, &[Row], Observed<u64>); 6] = [
-            ("both lived", &[(7, 100, 55), (8, 101, 1001)], Observed::Known(6)),
-            ("one was born", &[(7, 100, 55), (8, 101, 1001), (9, 500, 4)], Observed::Known(10)),
-            ("one ended", &[(7, 100, 55)], unknown(Reason::ThreadsEnded)),
+        let cases: [(&str, &[Row], Observed<u64>, u64); 6] = [
+            ("both lived", &[(7, 100, 55), (8, 101, 1001)], Observed::Known(6), 6),
+            ("one was born", &[(7, 100, 55), (8, 101, 1001), (9, 500, 4)], Observed::Known(10), 10),
+            ("one ended", &[(7, 100, 55)], unknown(Reason::ThreadsEnded), 5),
             (
                 "one ended and its number was reused",
                 &[(7, 100, 55), (8, 501, 2000)],
                 unknown(Reason::ThreadsEnded),
+                2005,
             ),
             (
                 "one was missed by the first look",
                 &[(7, 100, 55), (8, 101, 1001), (9, 499, 4)],
                 unknown(Reason::NoBaseline),
+                6,
             ),
             (
                 "one goes on in another's place",
                 &[(7, 100, 49), (8, 101, 1001)],
                 unknown(Reason::SteppedBack),
+                1,
             ),
         ];
         let before = accounts(&before);
-        for (name, now, want) in cases {
+        for (name, now, want, at_least) in cases {
             let now = accounts(now);
             let between = Between { before: &before, now: &now, began_ticks: 500 };
             assert_eq!(between.used(), want, "{name}");
+            assert_eq!(between.used_as_far_as_known(), Observed::Known(at_least), "{name}");
         }
     }
 
@@ -180,5 +212,28 @@ mod tests {
         assert!(!some_came_and_went(ms(20), ms(0)));
         assert!(!some_came_and_went(ms(1000), ms(990)));
         assert!(some_came_and_went(ms(100), ms(20)));
+    }
+
+    #[test]
+    fn zeros_of_a_process_that_ran_are_no_account() {
+        let account = |switches| {
+            let id = ThreadId { tid: 7, start_ticks: 7 };
+            Accounts::from([(id, Observed::Known(SchedStat { switches, ..SchedStat::default() }))])
+        };
+        let lacks = Observed::Unknown(Reason::KernelLacks(Feature::SchedulerStatistics));
+        let cases = [
+            ("it ran", 5, 0, lacks),
+            ("it never ran", 0, 0, Observed::Known(SchedStat::default())),
+            (
+                "it has an account",
+                5,
+                1,
+                Observed::Known(SchedStat { switches: 1, ..Default::default() }),
+            ),
+        ];
+        for (name, cpu_ticks, switches, want) in cases {
+            let found = unless_all_zeros(account(switches), cpu_ticks);
+            assert_eq!(found.into_values().next(), Some(want), "{name}");
+        }
     }
 }

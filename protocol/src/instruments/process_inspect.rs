@@ -143,6 +143,9 @@ pub struct Cpu {
     /// Runnable and waiting for a processor, summed over threads. A throttled cgroup counts here
     /// too; see `cgroup`.
     pub run_delay_pct: Observed<Percent>,
+    /// Of it, that of the threads whose account is known. Where threads ended in the window and
+    /// left the whole unknown, it was at least this much.
+    pub run_delay_at_least_pct: Observed<Percent>,
     /// Of the thread that wanted a processor most: on a processor.
     pub busiest_thread_running_pct: Observed<Percent>,
     /// Of the same thread: neither running nor waiting for a processor.

@@ -169,6 +169,8 @@ impl Ends<'_> {
             system_pct: ticks(now.system, before.system),
             running_pct: summed(|used| used.running_ns),
             run_delay_pct: summed(|used| used.run_delay_ns),
+            run_delay_at_least_pct: (used.known.clone())
+                .and_then(|used| self.share(Duration::from_nanos(used.run_delay_ns))),
             busiest_thread_running_pct: of_busiest(&|thread| {
                 self.share_of_thread(thread, |used| used.running_ns)
             }),

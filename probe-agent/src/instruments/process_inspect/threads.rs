@@ -4,7 +4,9 @@ use super::{end::End, missing};
 use crate::{
     instruments::{
         process_files::ProcessFiles,
-        thread_accounts::{Accounts, Between, Counted, ThreadId, some_came_and_went, tick_of},
+        thread_accounts::{
+            Accounts, Between, Counted, ThreadId, some_came_and_went, tick_of, unless_all_zeros,
+        },
     },
     os::clock,
     proc::{
@@ -139,6 +141,8 @@ pub(super) struct Used {
     /// Those that are there at its end.
     pub(super) threads: Vec<ThreadUse>,
     pub(super) schedstat: Observed<SchedStat>,
+    /// Of those whose account is known.
+    pub(super) known: Observed<SchedStat>,
     pub(super) switches: Observed<SwitchLines>,
     /// In clock ticks.
     pub(super) block_delay: Observed<u64>,
@@ -153,7 +157,8 @@ impl Used {
         let began_ticks = tick_of(first.line.since_boot);
         let (before, now) = (&first.threads, &last.threads);
         let run_before = accounts(before, |thread| &thread.schedstat);
-        let run_now = accounts(now, |thread| &thread.schedstat);
+        let cpu = |end: &End| end.line.cpu.user.saturating_add(end.line.cpu.system);
+        let run_now = unless_all_zeros(accounts(now, |thread| &thread.schedstat), cpu(last));
         let run = Between { before: &run_before, now: &run_now, began_ticks };
         let threads = now.iter().map(|(id, thread)| {
             let used = run.used_by(id);
@@ -166,7 +171,6 @@ impl Used {
                 used,
             }
         });
-        let cpu = |end: &End| end.line.cpu.user.saturating_add(end.line.cpu.system);
         let process = clock::ticks(cpu(last).saturating_sub(cpu(first)));
         let schedstat = run.used().and_then(|used| {
             let is_short = some_came_and_went(process, Duration::from_nanos(used.running_ns));
@@ -178,6 +182,7 @@ impl Used {
             Observed::Known(_) | Observed::Unknown(_) => Ok(()),
         };
         Self {
+            known: run.used_as_far_as_known(),
             threads: threads.collect(),
             switches: sum(&whole, before, now, began_ticks, |thread| &thread.switches),
             block_delay: sum(&whole, before, now, began_ticks, |thread| &thread.block_delay),

@@ -4,7 +4,9 @@ use crate::{
     call::Context,
     instruments::{
         process_files::ProcessFiles,
-        thread_accounts::{Accounts, Between, Counted, some_came_and_went, tick_of},
+        thread_accounts::{
+            Accounts, Between, Counted, some_came_and_went, tick_of, unless_all_zeros,
+        },
     },
     os::clock,
     proc::{
@@ -156,7 +158,8 @@ impl Span {
         before: &Observed<Accounts<SchedStat>>,
     ) -> Observed<SchedStat> {
         let process = clock::ticks(self.now.cpu_ticks.saturating_sub(self.before.cpu_ticks));
-        self.used(now, before).and_then(|used| {
+        let now = now.clone().map(|now| unless_all_zeros(now, self.now.cpu_ticks));
+        self.used(&now, before).and_then(|used| {
             let is_short = some_came_and_went(process, Duration::from_nanos(used.running_ns));
             if is_short { Err(Reason::ThreadsEnded) } else { Ok(used) }
         })

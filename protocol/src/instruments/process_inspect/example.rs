@@ -96,6 +96,7 @@ fn cpu() -> Cpu {
         system_pct: percent(21.0),
         running_pct: Observed::Known(percent(24.1)),
         run_delay_pct: Observed::Known(percent(2.9)),
+        run_delay_at_least_pct: Observed::Known(percent(2.9)),
         busiest_thread_running_pct: Observed::Known(percent(24.0)),
         busiest_thread_blocked_pct: Observed::Known(percent(73.0)),
         children_at_most_pct: Observed::Known(percent(0.0)),

@@ -134,9 +134,16 @@ fn shares_line(cpu: &super::Cpu) -> String {
         "user {}, kernel {}, waiting for a processor {}, children at most {}",
         percent(cpu.user_pct),
         percent(cpu.system_pct),
-        share(&cpu.run_delay_pct),
+        run_delay(cpu),
         share(&cpu.children_at_most_pct)
     )
+}
+
+fn run_delay(cpu: &super::Cpu) -> String {
+    match (&cpu.run_delay_pct, &cpu.run_delay_at_least_pct) {
+        (Observed::Unknown(_), Observed::Known(least)) => format!("at least {}", percent(*least)),
+        (all, _) => share(all),
+    }
 }
 
 fn cgroup_line(cgroup: &super::Cgroup) -> String {

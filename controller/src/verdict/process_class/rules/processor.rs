@@ -12,13 +12,21 @@ struct Delay {
     all_pct: f64,
     /// Of it, at most, because of the quota.
     by_quota_pct: f64,
+    /// Threads ended and took their account with them: it was more.
+    is_at_least: bool,
 }
 
 impl Facts<'_> {
     fn delay(&self) -> Result<Delay, &Reason> {
-        let all_pct = match &self.report.cpu.run_delay_pct {
-            Observed::Known(delay) => delay.get(),
-            Observed::Unknown(reason) => return Err(reason),
+        let cpu = &self.report.cpu;
+        let (all_pct, is_at_least) = match (&cpu.run_delay_pct, &cpu.run_delay_at_least_pct) {
+            (Observed::Known(delay), _) => (delay.get(), false),
+            (Observed::Unknown(Reason::ThreadsEnded), Observed::Known(delay))
+                if delay.get() >= WORTH_NAMING_PCT =>
+            {
+                (delay.get(), true)
+            }
+            (Observed::Unknown(reason), _) => return Err(reason),
         };
         let stopped_pct = match &self.report.cgroup.throttling {
             Observed::Known(throttling) => self.stopped_pct(throttling, all_pct),
@@ -26,7 +34,7 @@ impl Facts<'_> {
         };
         // Each thread that wanted a processor waits while its run queue is stopped.
         let by_quota_pct = all_pct.min(stopped_pct * self.threads_that_wanted(all_pct));
-        Ok(Delay { all_pct, by_quota_pct })
+        Ok(Delay { all_pct, by_quota_pct, is_at_least })
     }
 
     /// Threads that wanted a processor, on average.
@@ -141,10 +149,11 @@ pub(super) fn starved(facts: &Facts<'_>) -> Finding {
     } else {
         String::new()
     };
+    let at_least = if delay.is_at_least { "at least " } else { "" };
     Finding::Holds {
         weight: by_others.min(100.0),
         evidence: format!(
-            "its threads were runnable and waited for a processor for {:.0} % of the \
+            "its threads were runnable and waited for a processor for {at_least}{:.0} % of the \
              window{by_quota}{busy}",
             delay.all_pct
         ),
