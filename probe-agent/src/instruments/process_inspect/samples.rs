@@ -14,7 +14,7 @@ use protocol::{
         process_inspect::{WaitGroup, WaitKind, Waits},
         process_list::State,
     },
-    observed::{Feature, Observed, Reason},
+    observed::{Feature, Nature, Observed, Reason},
     units::Percent,
 };
 use std::{
@@ -62,6 +62,8 @@ pub(super) struct Sampler<'c, 's> {
     used: BTreeMap<u32, u64>,
     /// Every thread that was listed at the start or at a look.
     seen: BTreeSet<u32>,
+    /// Those of them that are zombies: a first thread that ended before the others stays one.
+    ended: BTreeSet<u32>,
     /// Threads looked at in one look, at most.
     most_at_once: usize,
     looks: u32,
@@ -107,6 +109,7 @@ impl<'c, 's> Sampler<'c, 's> {
             watched: Vec::new(),
             seen: used.keys().copied().collect(),
             used,
+            ended: BTreeSet::new(),
             most_at_once: 0,
             looks: 0,
             pause: PAUSE,
@@ -130,7 +133,8 @@ impl<'c, 's> Sampler<'c, 's> {
     fn watch(&mut self, tids: &[u32]) {
         for tid in tids {
             let is_watched = self.watched.iter().any(|watched| watched.tid == *tid);
-            if is_watched || self.watched.len() >= SAMPLED_THREADS {
+            let is_full = self.watched.len() >= SAMPLED_THREADS;
+            if is_watched || is_full || self.ended.contains(tid) {
                 continue;
             }
             let keep = |file| {
@@ -223,6 +227,10 @@ impl<'c, 's> Sampler<'c, 's> {
         let state = State::from_letter(stat.state);
         let tid = thread.tid;
         let id = ThreadId { tid, start_ticks: stat.start_ticks };
+        if matches!(state, State::Zombie | State::Dead) {
+            self.ended.insert(tid);
+            return None;
+        }
         if state == State::Running {
             let nothing = Err(Unreadable::Nothing);
             let (kind, state) = (WaitKind::Running, state.letter());
@@ -286,7 +294,10 @@ impl<'c, 's> Sampler<'c, 's> {
     pub(super) fn mostly(&self, id: ThreadId) -> Observed<WaitKind> {
         let places = self.found.get(&id).into_iter().flatten();
         let most = places.max_by_key(|(_, times)| **times).map(|(place, _)| place.kind);
-        most.ok_or(Reason::NotSampled).into()
+        let is_zombie = self.ended.contains(&id.tid);
+        let without =
+            if is_zombie { Reason::DoesNotApply(Nature::Zombie) } else { Reason::NotSampled };
+        most.ok_or(without).into()
     }
 
     /// All that was found, most often first. `blocked` gives the share of the window for which a
@@ -302,7 +313,8 @@ impl<'c, 's> Sampler<'c, 's> {
             .map(|(place, crowd)| (crowd.times, self.group(place, crowd, all)))
             .collect();
         groups.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
-        let looked_at: BTreeSet<u32> = self.found.keys().map(|id| id.tid).collect();
+        let looked_at: BTreeSet<u32> =
+            self.found.keys().map(|id| id.tid).chain(self.ended.iter().copied()).collect();
         Waits {
             samples: self.looks,
             threads_sampled: count(self.most_at_once),
@@ -523,5 +535,25 @@ mod tests {
         let waits = sampler.waits(|_| Observed::Known(1.0));
         let [group] = waits.groups.as_slice() else { panic!("one group") };
         assert_eq!(group.syscall, Observed::Unknown(Reason::ForeignSyscall));
+    }
+
+    #[test]
+    fn a_zombie_waits_for_nothing() {
+        let machine = FakeMachine::new();
+        let ended = FakeStat { state: 'Z', threads: 2, ..FakeStat::idle(7, 7) };
+        machine.stat("7", ended);
+        machine.thread(7, ended, 0);
+        let alive = write_thread(&machine, 8, 0, IN_POLL);
+        let context = machine.context();
+        let files = ProcessFiles { pid: 7, context: &context };
+        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap());
+        sampler.look();
+        sampler.look();
+        let waits = sampler.waits(|_| Observed::Known(1.0));
+        assert_eq!((waits.groups.len(), waits.threads_never_sampled), (1, 0));
+        assert_eq!(sampler.mostly(alive), Observed::Known(WaitKind::Poll));
+        let zombie = ThreadId { tid: 7, start_ticks: 7 };
+        let nature = Reason::DoesNotApply(Nature::Zombie);
+        assert_eq!(sampler.mostly(zombie), Observed::Unknown(nature));
     }
 }
