@@ -1,5 +1,19 @@
-//! Exit codes of the agent. The controller puts them into words; the one it has to know is
-//! [`protocol::message::DESCENDANTS_LEFT`].
+//! Exit codes of the agent, and what it says when it ends with one. The controller puts them into
+//! words; the one it has to know is [`protocol::message::DESCENDANTS_LEFT`].
+
+use std::io::Write as _;
+
+/// Says on stderr what is wrong, and returns the exit code. It may quote what it was given.
+pub fn complain(error: &str, code: i32) -> i32 {
+    // A closed stderr must not end anything.
+    let _ = writeln!(std::io::stderr(), "probe-agent: {}", printable(error));
+    code
+}
+
+/// Line by line, because a remedy stands on a line of its own.
+fn printable(error: &str) -> String {
+    error.lines().map(protocol::host_text::printable).collect::<Vec<_>>().join("\n")
+}
 
 /// The controller asked it to stop.
 pub const STOPPED: i32 = 0;

@@ -4,7 +4,8 @@ use crate::{
     artifacts::Artifacts,
     call::{Context, Listener, Withdrawal},
     command_line::Question,
-    exit, instruments,
+    exit::{self, complain},
+    instruments,
     proc::Root,
 };
 use protocol::{
@@ -95,12 +96,6 @@ pub fn print(text: &str) -> i32 {
         Ok(()) | Err(Errno::PIPE) => exit::STOPPED,
         Err(errno) => complain(&format!("could not write to stdout: {errno}"), exit::NO_OUTPUT),
     }
-}
-
-/// Says on stderr what is wrong, and returns the exit code.
-pub fn complain(error: &str, code: i32) -> i32 {
-    let _ = writeln!(std::io::stderr(), "probe-agent: {error}");
-    code
 }
 
 /// A person's terminal: progress on one line that is written over.

@@ -23,7 +23,7 @@ fn main() {
         Ok(Command::Local(question)) => local::run(&question),
         Ok(Command::Help) => local::print(HELP),
         Ok(Command::Version) => local::print(VERSION),
-        Err(error) => local::complain(&error.to_string(), exit::USAGE),
+        Err(error) => exit::complain(&error.to_string(), exit::USAGE),
     };
     std::process::exit(code);
 }
@@ -33,7 +33,7 @@ fn serve(start: &serve::Start) -> i32 {
     os::harden::harden();
     match os::supervisor::supervise(|| start.is_folder_gone()) {
         Ok(worker) => serve::serve(start, worker),
-        Err(error) => local::complain(
+        Err(error) => exit::complain(
             &format!("cannot start a process of its own: {error}"),
             exit::CANNOT_START,
         ),

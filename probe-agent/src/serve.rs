@@ -65,7 +65,7 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 /// Serves one session. Returns the process's exit code.
 pub fn serve(start: &Start, worker: Worker) -> i32 {
     let cannot = |what: &str, why: &dyn std::fmt::Display| {
-        crate::local::complain(&format!("cannot open {what}: {why}"), exit::CANNOT_START)
+        crate::exit::complain(&format!("cannot open {what}: {why}"), exit::CANNOT_START)
     };
     let root = match Root::live() {
         Ok(root) => root,
