@@ -1,6 +1,6 @@
 //! What a model is told about the server as a whole, made from the tools that are offered.
 
-use crate::{target::Target, tools::Selection};
+use crate::{target::Target, tools::Selection, verdict::process_class};
 
 /// Bytes of instructions that every client passes on.
 #[cfg(test)]
@@ -25,13 +25,12 @@ pub fn for_tools(selection: &Selection, target: &Target) -> String {
         );
     }
     if offers("process_inspect") {
-        parts.push(
-            "Then process_inspect on a pid with its start_ticks: it names the class (user_cpu, \
-             system_cpu, starved_of_cpu, throttled, blocked_on_io, blocked_on_lock, memory_bound, \
-             out_of_descriptors, sleeping, idle) with the numbers for it and against look-alikes. A \
-             process that hardly runs is not healthy for that: see what it waits in."
-                .to_owned(),
-        );
+        parts.push(format!(
+            "Then process_inspect on a pid with its start_ticks: it names the class ({}) with the \
+             numbers for it and against look-alikes. A process that hardly runs is not healthy for \
+             that: see what it waits in.",
+            process_class::names()
+        ));
     }
     parts.push(
         "In every answer: a field that is null was not measured, and meta.not_measured says why and \

@@ -16,7 +16,7 @@ impl Tool for ProcessInspect {
     const DESCRIPTION: &'static str = "Tells what one process spends its time on, before any \
         profiler runs: user mode, the kernel, runnable but waiting for a processor, blocked on \
         storage, on a lock, sleeping, throttled by a cgroup's CPU quota, short of memory, out of \
-        file descriptors, or idle. Names the class with the numbers for and against it, groups the \
+        file descriptors, stopped, a zombie, or idle. Names the class with the numbers for and against it, groups the \
         threads by what they wait in, and gives memory, storage against cached I/O, descriptors \
         against their limit. Use it on a pid from process_list, with its start_ticks. A profiler \
         cannot see a process that waits; this can. Takes the window (1 s); costs about 5 ms of \

@@ -60,6 +60,11 @@ impl Class {
     }
 }
 
+/// The names of all classes, for a sentence.
+pub fn names() -> String {
+    rules::ALL.map(|(class, _)| class.name()).join(", ")
+}
+
 /// What a rule found.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
