@@ -64,10 +64,35 @@ impl Basis {
     }
 }
 
+/// Input and output of a process.
+#[derive(Clone, Debug)]
+pub(super) struct IoCount {
+    counted: Observed<PidIo>,
+    /// What its children had left it just after, and the [`Basis`] says what just before: a child
+    /// that is waited for while both are read is seen by one of them.
+    reaped_after: Reaped,
+}
+
+impl IoCount {
+    fn none() -> Self {
+        let counted = Observed::Known(PidIo::default());
+        Self { counted, reaped_after: Reaped::default() }
+    }
+
+    fn read(files: &ProcessFiles<'_, '_>) -> Self {
+        let counted = files.io();
+        let reaped = |text: &[u8]| pid_stat::parse(text).map(|stat| stat.reaped());
+        match files.parsed("stat", Feature::Field, reaped) {
+            Ok(reaped_after) => Self { counted: counted.into(), reaped_after },
+            Err(reason) => Self { counted: Observed::Unknown(reason), ..Self::none() },
+        }
+    }
+}
+
 /// The counter behind a column, of one process at one instant.
 #[derive(Clone, Debug)]
 pub(super) enum Counter {
-    Io(Observed<PidIo>),
+    Io(IoCount),
     RunDelay(Observed<Accounts<SchedStat>>),
     /// The switches, and the running time that tells whether some thread's are missing.
     Switches(Observed<Accounts<SwitchLines>>, Observed<Accounts<SchedStat>>),
@@ -84,7 +109,7 @@ impl Counter {
         let files = ProcessFiles { pid, context };
         match column {
             Column::RunDelay => Some(Self::RunDelay(run_delay(&files, stat, RANKED_THREADS))),
-            Column::Read | Column::Write => Some(Self::Io(files.io().into())),
+            Column::Read | Column::Write => Some(Self::Io(IoCount::read(&files))),
             Column::Switches => Some(Self::Switches(
                 switches(&files, stat, RANKED_THREADS),
                 run_delay(&files, stat, RANKED_THREADS),
@@ -104,7 +129,7 @@ impl Counter {
     /// What a process that was not there at the earlier look had counted then.
     pub(super) fn at_birth(&self) -> Self {
         match self {
-            Self::Io(_) => Self::Io(Observed::Known(PidIo::default())),
+            Self::Io(_) => Self::Io(IoCount::none()),
             Self::RunDelay(_) => Self::RunDelay(none()),
             Self::Switches(..) => Self::Switches(none(), none()),
         }
@@ -144,11 +169,11 @@ pub(super) struct Span {
 impl Span {
     /// Input and output. The kernel gives a process that of its children, all they ever did, once
     /// it has waited for them.
-    fn io(&self, now: &Observed<PidIo>, before: &Observed<PidIo>) -> Observed<PidIo> {
-        if self.now.reaped != self.before.reaped && now.known().is_some() {
+    fn io(&self, now: &IoCount, before: &IoCount) -> Observed<PidIo> {
+        if now.reaped_after != self.before.reaped && now.counted.known().is_some() {
             return Observed::Unknown(Reason::ChildrenReaped);
         }
-        let both = now.clone().zip(before.clone());
+        let both = now.counted.clone().zip(before.counted.clone());
         both.and_then(|(now, before)| now.since(&before).ok_or(Reason::SteppedBack))
     }
 
@@ -221,7 +246,7 @@ fn switches(
 pub(super) struct Counters {
     basis: Basis,
     run_delay: Observed<Accounts<SchedStat>>,
-    io: Observed<PidIo>,
+    io: IoCount,
     switches: Observed<Accounts<SwitchLines>>,
     pub(super) at: Duration,
     began_ticks: u64,
@@ -242,7 +267,7 @@ impl Counters {
         Self {
             basis: Basis::at_birth(),
             run_delay: none(),
-            io: Observed::Known(PidIo::default()),
+            io: IoCount::none(),
             switches: none(),
             at,
             began_ticks: start_ticks,
@@ -265,7 +290,7 @@ impl Counters {
         Ok(Self {
             basis: Basis::of(&stat),
             run_delay: run_delay(&files, &stat, ROW_THREADS),
-            io: files.io().into(),
+            io: IoCount::read(&files),
             switches: switches(&files, &stat, ROW_THREADS),
             at: clock::monotonic(),
             began_ticks,
@@ -337,5 +362,18 @@ mod tests {
         let machine = machine();
         machine.stat("7", FakeStat::idle(7, 200));
         assert_eq!(counters(&machine).unwrap_err(), Reason::Gone);
+    }
+
+    #[test]
+    fn a_child_that_ends_between_two_reads_of_its_parent_is_noticed() {
+        let machine = machine();
+        let parent = FakeStat { threads: 2, children_minor_faults: 80, ..FakeStat::idle(7, 100) };
+        machine.stat("7", parent);
+        let after = counters(&machine).unwrap().io;
+        // The line was read before the child was waited for, and the count after.
+        let (before, now) = (Basis::at_birth(), Basis::at_birth());
+        let span = Span { before, now, began_ticks: 0 };
+        let found = span.io(&after, &IoCount::none());
+        assert_eq!(found, Observed::Unknown(Reason::ChildrenReaped));
     }
 }
