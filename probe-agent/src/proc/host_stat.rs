@@ -8,12 +8,10 @@ use super::{
     Root,
     parse::{ParseError, fields, lines, number, number_of},
 };
-use crate::os::clock;
 use protocol::{
     observed::{Feature, Reason},
     units::Percent,
 };
-use std::time::Duration;
 
 /// Processor time since boot, in clock ticks, summed over all processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,9 +72,9 @@ impl HostStat {
 
     /// What all processes can have used, at most. The kernel counts a processor's time by sampling
     /// at each tick, and a process's exactly; the two differ by some ticks.
-    pub fn most(&self) -> Duration {
-        let time = clock::ticks(self.not_idle_ticks());
-        time + time / 10 + clock::tick() * 4 * self.cpus.max(1)
+    pub fn most_ticks(&self) -> u64 {
+        let ticks = self.not_idle_ticks();
+        ticks.saturating_add(ticks / 10).saturating_add(4 * u64::from(self.cpus.max(1)))
     }
 
     /// A part of all time.

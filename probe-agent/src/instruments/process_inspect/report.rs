@@ -202,7 +202,7 @@ impl Ends<'_> {
         let (now, before) = (self.last.line.cpu.children, self.first.line.cpu.children);
         let grown = clock::ticks(now.saturating_sub(before));
         let both = self.last.host.clone().zip(self.first.host.clone());
-        let most = both.known().map(|(now, before)| now.since(before).most());
+        let most = both.known().map(|(now, before)| clock::ticks(now.since(before).most_ticks()));
         if most.is_some_and(|most| grown > most) {
             return Observed::Unknown(Reason::ChildrenReaped);
         }

@@ -207,7 +207,7 @@ impl HostChange {
             steal_pct: share(|delta| delta.steal_ticks),
             forks_per_s: delta.clone().map(forks),
             busy: delta.clone().map(|delta| clock::ticks(delta.busy_ticks())),
-            most: delta.map(|delta| delta.most()),
+            most: delta.map(|delta| clock::ticks(delta.most_ticks())),
         }
     }
 }
