@@ -74,7 +74,7 @@ impl<T: schemars::JsonSchema> schemars::JsonSchema for Observed<T> {
 }
 
 /// Why a value is unknown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Reason {
     /// The kernel refused the read.
     NotPermitted(Permission),
@@ -131,7 +131,7 @@ pub enum Reason {
 }
 
 /// What a refused read needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Permission {
     /// To be the process's user, or `CAP_SYS_PTRACE` with `CAP_DAC_READ_SEARCH`.
     InspectProcess {
@@ -148,7 +148,7 @@ pub enum Permission {
 }
 
 /// A part of the kernel that may be left out when it is built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Feature {
     /// `/proc/PID/schedstat`, `CONFIG_SCHED_INFO`.
     SchedulerStatistics,
@@ -175,7 +175,7 @@ pub enum Feature {
 }
 
 /// Something an administrator can switch on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Switch {
     /// `kernel.task_delayacct`.
     DelayAccounting,
@@ -184,7 +184,7 @@ pub enum Switch {
 }
 
 /// Why a process cannot have a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Nature {
     /// A kernel thread has no command line, no memory and no limits of its own.
     KernelThread,
@@ -202,7 +202,7 @@ pub enum Nature {
 }
 
 /// What cannot be seen from where the agent runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum OutOfSight {
     /// Cgroups above the agent's cgroup namespace, or above the top that is mounted here. What they
     /// limit holds all the same.
@@ -251,7 +251,11 @@ impl Reason {
             Self::KernelLacks(Feature::Pressure) => {
                 Some("boot with psi=1, in case the kernel has it and leaves it off".to_owned())
             }
-            Self::TooCostly { .. } => Some("ask process_inspect about the one process".to_owned()),
+            Self::TooCostly { limit, .. }
+                if *limit < crate::instruments::process_inspect::MOST_THREADS =>
+            {
+                Some("ask process_inspect about the one process".to_owned())
+            }
             Self::NotStored | Self::NoBaseline => Some("measure again".to_owned()),
             Self::ThreadsEnded => {
                 Some("ask for a shorter window, in which fewer threads end".to_owned())
@@ -260,7 +264,8 @@ impl Reason {
             Self::OpenFilesLimit { .. } => {
                 Some("raise the hard limit of open files of this login (`ulimit -Hn`)".to_owned())
             }
-            Self::KernelLacks(_)
+            Self::TooCostly { .. }
+            | Self::KernelLacks(_)
             | Self::NoLimitSet
             | Self::Gone
             | Self::ChildrenReaped

@@ -40,19 +40,13 @@ const MOST_LOOKS: u32 = 100;
 struct Place {
     kind: WaitKind,
     state: char,
-    channel: Result<HostText, Unreadable>,
-    syscall: Result<HostText, Unreadable>,
+    channel: Result<HostText, Reason>,
+    syscall: Result<HostText, Reason>,
 }
 
-/// Why a place has no name; ordered, so that equal places count together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Unreadable {
-    /// The thread did not wait in anything.
-    Nothing,
-    /// A system call that has no name here.
-    Foreign,
-    NotPermitted,
-    Missing,
+/// Stands where a thread waits in nothing: it runs, or was not in a system call.
+fn nothing() -> HostText {
+    HostText::new(b"-")
 }
 
 pub(super) struct Sampler<'c, 's> {
@@ -70,8 +64,6 @@ pub(super) struct Sampler<'c, 's> {
     pause: Duration,
     /// How often each thread was found in each place.
     found: BTreeMap<ThreadId, BTreeMap<Place, u32>>,
-    /// Reason for refused reads, once seen.
-    refusal: Option<Reason>,
 }
 
 /// A thread that is looked at. As far as there is room its files stay open: the kernel then reads
@@ -114,7 +106,6 @@ impl<'c, 's> Sampler<'c, 's> {
             looks: 0,
             pause: PAUSE,
             found: BTreeMap::new(),
-            refusal: None,
         };
         let busiest = sampler.busiest(|_, used| used.unwrap_or(0));
         sampler.watch(&busiest);
@@ -232,56 +223,38 @@ impl<'c, 's> Sampler<'c, 's> {
             return None;
         }
         if state == State::Running {
-            let nothing = Err(Unreadable::Nothing);
             let (kind, state) = (WaitKind::Running, state.letter());
-            return Some((id, Place { kind, state, channel: nothing.clone(), syscall: nothing }));
+            return Some((
+                id,
+                Place { kind, state, channel: Ok(nothing()), syscall: Ok(nothing()) },
+            ));
         }
         let (line, syscall) = match self.file(tid, "syscall", Feature::SyscallFile) {
             Ok(text) => {
                 let line = waiting::parse_syscall(&text);
                 (line, name_of(line))
             }
-            Err(unreadable) => (SyscallLine::Unknown, Err(unreadable)),
+            Err(Reason::Gone) => (SyscallLine::Unknown, Ok(nothing())),
+            Err(reason) => (SyscallLine::Unknown, Err(reason)),
         };
         let channel = match self.file(tid, "wchan", Feature::WaitChannel) {
             // To a reader without permission the kernel shows 0 as well.
-            Ok(text) if text == b"0" && syscall == Err(Unreadable::NotPermitted) => {
-                Err(Unreadable::NotPermitted)
-            }
-            Ok(text) if text == b"0" => Err(Unreadable::Nothing),
-            other => other,
+            Ok(text) if text == b"0" => match &syscall {
+                Err(reason @ Reason::NotPermitted(_)) => Err(reason.clone()),
+                Ok(_) | Err(_) => Ok(None),
+            },
+            Ok(text) => Ok(Some(text)),
+            Err(Reason::Gone) => Ok(None),
+            Err(reason) => Err(reason),
         };
-        let kind = waiting::kind(state, channel.as_deref().ok(), line);
-        let channel = channel.map(|name| HostText::new(&name));
+        let known = channel.as_ref().ok().and_then(Option::as_deref);
+        let kind = waiting::kind(state, known, line);
+        let channel = channel.map(|name| name.map_or_else(nothing, |name| HostText::new(&name)));
         Some((id, Place { kind, state: state.letter(), channel, syscall }))
     }
 
-    fn file(&mut self, tid: u32, file: &str, feature: Feature) -> Result<Vec<u8>, Unreadable> {
-        let path = format!("task/{tid}/{file}");
-        self.files.parsed(&path, feature, |text| Ok(text.to_vec())).map_err(|reason| match reason {
-            Reason::NotPermitted(_) | Reason::OpenFilesLimit { .. } => {
-                self.refusal.get_or_insert(reason);
-                Unreadable::NotPermitted
-            }
-            Reason::Gone => Unreadable::Nothing,
-            Reason::KernelLacks(_)
-            | Reason::SwitchedOff(_)
-            | Reason::NoLimitSet
-            | Reason::DoesNotApply(_)
-            | Reason::TooCostly { .. }
-            | Reason::NoBaseline
-            | Reason::ThreadsEnded
-            | Reason::NotSampled
-            | Reason::ForeignSyscall
-            | Reason::ChildrenReaped
-            | Reason::SteppedBack
-            | Reason::NotStored
-            | Reason::TooLong
-            | Reason::Failed { .. }
-            | Reason::NotUnderstood(_)
-            | Reason::EmptyWindow
-            | Reason::OutOfSight(_) => Unreadable::Missing,
-        })
+    fn file(&self, tid: u32, file: &str, feature: Feature) -> Result<Vec<u8>, Reason> {
+        self.files.parsed(&format!("task/{tid}/{file}"), feature, |text| Ok(text.to_vec()))
     }
 
     /// Whether a thread was listed that is not among these.
@@ -331,26 +304,14 @@ impl<'c, 's> Sampler<'c, 's> {
         WaitGroup {
             kind: place.kind,
             state: State::from_letter(letter),
-            channel: self.name(&place.channel, Feature::WaitChannel),
-            syscall: self.name(&place.syscall, Feature::SyscallFile),
+            channel: place.channel.clone().into(),
+            syscall: place.syscall.clone().into(),
             threads: crowd.threads,
             share_pct: Percent::of(f64::from(crowd.times), f64::from(all)).unwrap_or_default(),
             blocked_pct: match &crowd.unknown {
                 None => Observed::Known(blocked),
                 Some(reason) => Observed::Unknown(reason.clone()),
             },
-        }
-    }
-
-    fn name(&self, name: &Result<HostText, Unreadable>, feature: Feature) -> Observed<HostText> {
-        match name {
-            Ok(name) => Observed::Known(name.clone()),
-            Err(Unreadable::Nothing) => Observed::Known(HostText::new(b"-")),
-            Err(Unreadable::Foreign) => Observed::Unknown(Reason::ForeignSyscall),
-            Err(Unreadable::NotPermitted) => {
-                Observed::Unknown(self.refusal.clone().unwrap_or(Reason::Gone))
-            }
-            Err(Unreadable::Missing) => Observed::Unknown(Reason::KernelLacks(feature)),
         }
     }
 }
@@ -408,17 +369,17 @@ impl Place {
         Self {
             kind: WaitKind::TooShortToSee,
             state: State::Other.letter(),
-            channel: Err(Unreadable::Nothing),
-            syscall: Err(Unreadable::Nothing),
+            channel: Ok(nothing()),
+            syscall: Ok(nothing()),
         }
     }
 }
 
-fn name_of(line: SyscallLine) -> Result<HostText, Unreadable> {
+fn name_of(line: SyscallLine) -> Result<HostText, Reason> {
     match line {
         SyscallLine::In(call) => Ok(HostText::new(call.number.name().as_bytes())),
-        SyscallLine::Running | SyscallLine::Outside => Err(Unreadable::Nothing),
-        SyscallLine::Unknown => Err(Unreadable::Foreign),
+        SyscallLine::Running | SyscallLine::Outside => Ok(nothing()),
+        SyscallLine::Unknown => Err(Reason::ForeignSyscall),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
 use protocol::{
     error::AgentError,
     host_text::HostText,
-    instruments::process_list::State,
+    instruments::{process_inspect::MOST_THREADS, process_list::State},
     observed::{Feature, Observed, Reason},
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -48,10 +48,6 @@ impl Thread {
 /// All threads of the process.
 pub(super) type Threads = BTreeMap<ThreadId, Thread>;
 
-/// Threads of which the costlier files are read as well; a file of 1.4 KB and a small one each,
-/// twice.
-const MOST_COSTLY: usize = 64;
-
 /// Reads all threads. A thread that ends meanwhile is left out, as if it had ended before.
 ///
 /// # Errors
@@ -60,7 +56,8 @@ const MOST_COSTLY: usize = 64;
 pub(super) fn read(files: &ProcessFiles<'_, '_>) -> Result<Threads, AgentError> {
     const CHECK_EVERY: usize = 256;
     let tids = files.thread_ids().map_err(|reason| missing(files.pid, reason))?;
-    let (count, limit) = (tids.len() as u64, MOST_COSTLY as u64);
+    // The costlier files: one of 1.4 KB and a small one for each thread, twice.
+    let (count, limit) = (tids.len() as u64, MOST_THREADS);
     let costly = if count > limit { Err(Reason::TooCostly { count, limit }) } else { Ok(()) };
     let mut threads = Threads::new();
     for (index, tid) in tids.into_iter().enumerate() {
