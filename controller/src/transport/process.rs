@@ -157,7 +157,7 @@ mod tests {
     async fn one_that_will_not_end_is_killed() {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
-        let script = format!("trap '' TERM; echo $$ >{}; sleep 3600", ready.display());
+        let script = format!("trap '' TERM; echo $$ >{}; exec sleep 3600", ready.display());
         let mut command = Command::new("/bin/sh");
         command.args(["-c", &script]);
         let channel = start(command).unwrap();
