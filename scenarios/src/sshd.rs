@@ -50,9 +50,11 @@ impl Places {
             Self::Full => ("size=64k", "; head -c 65536 /dev/zero > $place/filler 2>/dev/null"),
             Self::NoExec => ("noexec", ""),
         };
+        // The home that a login gets, which need not be that of whoever runs the tests.
         format!(
-            "for place in /dev/shm /tmp /var/tmp /run \"$HOME\"; do mount -t tmpfs -o {options} \
-             tmpfs \"$place\" || exit 1{fill}; done; mkdir -p /run/sshd 2>/dev/null; "
+            "home=$(getent passwd \"$(id -u)\" | cut -d: -f6); for place in /dev/shm /tmp /var/tmp \
+             /run \"$home\"; do mount -t tmpfs -o {options} tmpfs \"$place\" || exit 1{fill}; done; \
+             mkdir -p /run/sshd 2>/dev/null; "
         )
     }
 }
