@@ -43,18 +43,26 @@ pub enum Places {
 }
 
 impl Places {
-    /// Commands that bring it about in a mount namespace of the server's own, ending with `;`.
+    /// Commands that bring it about in a mount namespace of the server's own, ending with `;`. They
+    /// find the server's folder in `$FOLDER`.
     fn commands(self) -> String {
         let (options, fill) = match self {
             Self::Good => return String::new(),
-            Self::Full => ("size=64k", "; head -c 65536 /dev/zero > $place/filler 2>/dev/null"),
+            Self::Full => (
+                "size=64k",
+                "for place in $places; do head -c 65536 /dev/zero > $place/filler 2>/dev/null; done; ",
+            ),
             Self::NoExec => ("noexec", ""),
         };
-        // The home that a login gets, which need not be that of whoever runs the tests.
+        // The home that a login gets, which need not be that of whoever runs the tests. The server's
+        // folder may be below one of the places: it is put back where it was.
         format!(
-            "home=$(getent passwd \"$(id -u)\" | cut -d: -f6); for place in /dev/shm /tmp /var/tmp \
-             /run \"$home\"; do mount -t tmpfs -o {options} tmpfs \"$place\" || exit 1{fill}; done; \
-             mkdir -p /run/sshd 2>/dev/null; "
+            "home=$(getent passwd \"$(id -u)\" | cut -d: -f6); \
+             places=\"/dev/shm /tmp /var/tmp /run $home\"; \
+             mount --bind \"$FOLDER\" /mnt || exit 1; \
+             for place in $places; do mkdir -p $place; \
+             mount -t tmpfs -o {options} tmpfs $place || exit 1; done; \
+             mkdir -p /run/sshd \"$FOLDER\"; mount --bind /mnt \"$FOLDER\" || exit 1; {fill}"
         )
     }
 }
@@ -93,7 +101,7 @@ impl Sshd {
             commands => {
                 let mut unshare = Command::new("unshare");
                 unshare.args(["--mount", "sh", "-c", &format!("{commands}exec \"$@\""), "sh"]);
-                unshare.arg(program);
+                unshare.arg(program).env("FOLDER", folder.path());
                 unshare
             }
         };
