@@ -14,6 +14,7 @@ use scenarios::{
     second_way::{self, Seen},
     sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
+    without_settings::without_settings,
 };
 use serde_json::json;
 use std::{
@@ -337,6 +338,24 @@ fn a_network_that_is_cut_during_the_push() {
     assert_eq!(wait(&mut call), 11);
 }
 
+/// sysmcp as a person would start it, whoever runs the tests: what a shell starts in the background
+/// ignores interrupts, until it says otherwise.
+fn interruptible(sysmcp: &Sysmcp) -> Command {
+    let command = sysmcp.command();
+    let mut interruptible = without_settings("env");
+    interruptible.arg("--default-signal=INT").arg(command.get_program()).args(command.get_args());
+    interruptible
+}
+
+/// Waits until it is sysmcp that runs, and no longer what starts it.
+fn await_start(call: &mut Child) {
+    let name = format!("/proc/{}/comm", call.id());
+    while std::fs::read_to_string(&name).unwrap() != "sysmcp\n" {
+        assert!(call.try_wait().unwrap().is_none(), "it never started");
+        sleep(Duration::from_micros(100));
+    }
+}
+
 /// The start-up script names a folder for a moment. An interrupt in that moment is not to leave it.
 #[test]
 fn an_interrupt_at_any_moment_on_this_machine() {
@@ -344,13 +363,13 @@ fn an_interrupt_at_any_moment_on_this_machine() {
     let sshd = Sshd::start(&Settings::default()).unwrap();
     let sysmcp = Sysmcp::local().unwrap().with(&["--quiet"]);
     for round in 0..rounds {
-        let mut call = sysmcp
-            .command()
+        let mut call = interruptible(&sysmcp)
             .args(["call", "process_list"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
+        await_start(&mut call);
         sleep(Duration::from_micros(round * 40_000 / rounds));
         signal(call.id(), Signal::INT);
         let code = wait(&mut call);
