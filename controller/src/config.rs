@@ -397,7 +397,7 @@ mod tests {
         let flags = Settings {
             toolsets: list("diagnose, selftest"),
             tools: list(" process_list"),
-            disable_tools: list("self_test , process_inspect"),
+            disable_tools: list("self_test , process_inspect,host_snapshot "),
             ..Settings::default()
         };
         let environment = environment(&[("HOME", "/home/me")]);

@@ -2,6 +2,7 @@
 //!
 //! One file for each, over the same list of instruments that the agent serves.
 
+mod host_snapshot;
 mod process_inspect;
 mod process_list;
 mod self_test;
@@ -517,10 +518,13 @@ mod tests {
             let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
             Selection::new(toolsets, &owned(tools), &owned(without)).map(|found| found.names())
         };
-        assert_eq!(names(&[Toolset::Diagnose], &[], &[]).unwrap(), "process_list, process_inspect");
+        assert_eq!(
+            names(&[Toolset::Diagnose], &[], &[]).unwrap(),
+            "process_list, process_inspect, host_snapshot"
+        );
         assert_eq!(
             names(&[Toolset::Diagnose], &["self_test"], &["process_list"]).unwrap(),
-            "process_inspect, self_test"
+            "process_inspect, self_test, host_snapshot"
         );
         assert_eq!(names(&[], &["nope"], &[]).unwrap_err(), "nope");
     }

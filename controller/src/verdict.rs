@@ -3,6 +3,8 @@
 //!
 //! Words here are our own, with numbers filled in. Text from a target never gets in.
 
+mod finding;
+pub mod host_class;
 pub mod process_class;
 
 use protocol::view::table::Table;

@@ -41,6 +41,7 @@ Usage:
   probe-agent serve TOKEN [FOLDER]
 
 Tools:
+  host_snapshot     whether the machine is short of something
   process_list      which processes used the machine in the last second
   process_inspect   what one process spends its time on
   self_test         counts; measures nothing

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod fake;
+mod host_snapshot;
 mod ownership;
 mod process_files;
 mod process_inspect;

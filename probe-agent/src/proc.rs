@@ -4,9 +4,13 @@
 //! machine and a captured one. Parsers are pure functions, one file for each kernel file.
 
 pub mod cgroup;
+pub mod diskstats;
 pub mod host_stat;
 pub mod limits;
+pub mod memory;
 pub mod mountinfo;
+pub mod net_counters;
+pub mod net_dev;
 pub mod parse;
 pub mod passwd;
 pub mod pid_io;
@@ -15,6 +19,7 @@ pub mod pid_status;
 pub mod placement;
 pub mod pressure;
 pub mod schedstat;
+pub mod topology;
 pub mod waiting;
 
 use protocol::{

@@ -1,5 +1,6 @@
 //! Every instrument, one file each. The list below is the only registry.
 
+pub mod host_snapshot;
 pub mod process_inspect;
 pub mod process_list;
 pub mod self_test;
@@ -66,6 +67,7 @@ macro_rules! for_each_instrument {
             ProcessList, process_list;
             ProcessInspect, process_inspect;
             SelfTest, self_test;
+            HostSnapshot, host_snapshot;
         }
     };
 }

@@ -199,6 +199,8 @@ pub enum Nature {
     NotInContainer,
     /// The process belongs to no service of an init system.
     NotInService,
+    /// No request completed in the window, so none took any time.
+    NoRequests,
 }
 
 /// What cannot be seen from where the agent runs.
@@ -397,6 +399,7 @@ impl fmt::Display for Nature {
             Self::ControllerNotEnabled => "the controller is not enabled for this cgroup",
             Self::NotInContainer => "not in a container",
             Self::NotInService => "not in a service",
+            Self::NoRequests => "no request completed in the window",
         })
     }
 }

@@ -21,8 +21,14 @@ const FLAGS: [&str; 8] = [
 ];
 
 /// Files of this machine that the parsers' target starts from: real ones are further in than noise.
-const SEEDS: [&str; 12] = [
+const SEEDS: [&str; 19] = [
     "/etc/passwd",
+    "/proc/diskstats",
+    "/proc/meminfo",
+    "/proc/net/dev",
+    "/proc/net/netstat",
+    "/proc/net/snmp",
+    "/proc/net/sockstat",
     "/proc/pressure/cpu",
     "/proc/self/cgroup",
     "/proc/self/io",
@@ -33,6 +39,7 @@ const SEEDS: [&str; 12] = [
     "/proc/self/status",
     "/proc/self/syscall",
     "/proc/stat",
+    "/proc/vmstat",
     "/sys/fs/cgroup/memory.stat",
 ];
 

@@ -17,6 +17,13 @@ pub fn for_tools(selection: &Selection, target: &Target) -> String {
         "sysmcp finds out why a Linux service is slow. It looks at {place}. It only reads: nothing \
          is installed, changed or left there. The first call connects and takes a few seconds."
     )];
+    if offers("host_snapshot") {
+        parts.push(
+            "If it is not known which process is slow, host_snapshot says first whether the machine \
+             is short of processors, storage, memory or network."
+                .to_owned(),
+        );
+    }
     if offers("process_list") {
         parts.push(
             "Start with process_list: which process, service or container is busy now, measured \
@@ -36,7 +43,8 @@ pub fn for_tools(selection: &Selection, target: &Target) -> String {
         "In every answer: a field that is null was not measured, and meta.not_measured says why and \
          what would change it; 0 is a measured 0. meta.truncation says what was cut and how much it \
          weighs; meta.rest is the call that shows it, on the same measurement. meta.overhead is what \
-         looking cost the target. Processor time is in percent of one processor: 200 is two. Errors \
+         looking cost the target. Processor time of processes is in percent of one processor: 200 is \
+         two; of the machine, in percent of all. Errors \
          say what to do next."
             .to_owned(),
     );

@@ -7,7 +7,7 @@
 
 mod rules;
 
-use super::{Conclusion, NextStep};
+use super::{Conclusion, NextStep, finding};
 use protocol::instruments::process_inspect::{Identity, Report};
 use serde_json::json;
 
@@ -65,59 +65,12 @@ pub fn names() -> String {
     rules::ALL.map(|(class, _)| class.name()).join(", ")
 }
 
-/// What a rule found.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Finding {
-    /// It holds, and explains so much of the window.
-    Holds {
-        /// In percent.
-        weight: f64,
-        /// The numbers.
-        evidence: String,
-    },
-    /// It does not hold. The numbers are worth saying where the class looks like another.
-    Fails {
-        /// The numbers, if they are worth saying.
-        evidence: Option<String>,
-    },
-    /// What it needs was not measured.
-    CannotTell {
-        /// What, and why.
-        reason: String,
-    },
-}
-
-/// Below this share of the window a class is not named beside the main one.
-const WORTH_NAMING_PCT: f64 = 15.0;
-
 /// Classifies one process, by what was measured in a window of so many milliseconds.
 pub fn conclude(report: &Report, window_ms: Option<u64>) -> Conclusion {
     let facts = rules::Facts { report, window_ms };
-    let mut holding: Vec<(Class, f64, String)> = Vec::new();
-    let mut conclusion = Conclusion::default();
-    for (class, rule) in rules::ALL {
-        match rule(&facts) {
-            Finding::Holds { weight, evidence } => holding.push((class, weight, evidence)),
-            Finding::Fails { evidence } => conclusion.not.extend(evidence),
-            Finding::CannotTell { reason } => {
-                conclusion.cannot_tell.push(format!("{}: {reason}", class.name()));
-            }
-        }
-    }
-    // Stable: of equal weights, the more specific class comes first in the list of rules.
-    holding.sort_by(|(_, left, _), (_, right, _)| right.total_cmp(left));
-    let mut holding = holding.into_iter();
-    if let Some((class, _, evidence)) = holding.next() {
-        conclusion.class = Some(class.name().to_owned());
-        conclusion.because.push(evidence);
-        conclusion.next = next_steps(class, report);
-        for (class, weight, evidence) in holding {
-            if weight >= WORTH_NAMING_PCT {
-                conclusion.also.push(class.name().to_owned());
-                conclusion.because.push(evidence);
-            }
-        }
-    }
+    let findings = rules::ALL.map(|(class, rule)| (class, rule(&facts)));
+    let (mut conclusion, class) = finding::weigh(findings, Class::name);
+    conclusion.next = class.map(|class| next_steps(class, report)).unwrap_or_default();
     conclusion
 }
 

@@ -6,13 +6,14 @@ use libfuzzer_sys::fuzz_target;
 
 /// The agent is a program, not a library; its readers of `/proc` stand alone.
 #[path = "../../src"]
+#[expect(dead_code, reason = "text is parsed here, and no file is opened")]
 mod agent {
     pub mod proc;
 }
 
 use agent::proc::{
-    cgroup, host_stat, limits, mountinfo, passwd, pid_io, pid_stat, pid_status, placement,
-    pressure, schedstat, waiting,
+    cgroup, diskstats, host_stat, limits, memory, mountinfo, net_counters, net_dev, passwd, pid_io,
+    pid_stat, pid_status, placement, pressure, schedstat, topology, waiting,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -30,7 +31,18 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = pid_status::parse_switches(bytes);
     let _ = schedstat::parse(bytes);
     let _ = limits::parse_open_files(bytes);
-    let _ = pressure::parse_some_total(bytes);
+    let _ = pressure::parse(bytes);
+    if let Ok(disks) = diskstats::parse(bytes) {
+        for (_, disk) in &disks {
+            let _ = disk.since(&diskstats::DiskStat::default());
+        }
+    }
+    let _ = net_dev::parse(bytes);
+    let _ = net_counters::counter(bytes, "Tcp", "RetransSegs");
+    let _ = net_counters::socket_count(bytes, "TCP", "tw");
+    let _ = memory::amount(bytes, "MemAvailable");
+    let _ = memory::direct_scans(bytes);
+    let _ = topology::parse_list(bytes);
     let _ = passwd::name_of(bytes, 1000);
     let _ = waiting::parse_syscall(bytes);
     let memberships = cgroup::parse_memberships(bytes);

@@ -14,6 +14,11 @@ pub fn monotonic() -> Duration {
     read(ClockId::Monotonic)
 }
 
+/// The wall clock, as time since 1970.
+pub fn wall() -> Duration {
+    read(ClockId::Realtime)
+}
+
 /// Processor time of the calling thread so far.
 pub fn thread_cpu() -> Duration {
     read(ClockId::ThreadCPUTime)

@@ -34,6 +34,12 @@ pub struct HostStat {
     pub steal_ticks: u64,
     /// Processors online.
     pub cpus: u32,
+    /// Context switches since boot.
+    #[doc(alias = "ctxt")]
+    pub switches: Option<u64>,
+    /// Tasks on a processor or waiting for one.
+    #[doc(alias = "procs_running")]
+    pub runnable: Option<u64>,
     /// Tasks created since boot, threads included.
     #[doc(alias = "processes")]
     pub forks: u64,
@@ -52,6 +58,11 @@ impl HostStat {
             softirq_ticks: self.softirq_ticks.saturating_sub(earlier.softirq_ticks),
             steal_ticks: self.steal_ticks.saturating_sub(earlier.steal_ticks),
             cpus: self.cpus,
+            switches: self
+                .switches
+                .zip(earlier.switches)
+                .map(|(now, before)| now.saturating_sub(before)),
+            runnable: self.runnable,
             forks: self.forks.saturating_sub(earlier.forks),
         }
     }
@@ -110,7 +121,12 @@ pub fn read(root: &Root) -> Result<HostStat, Reason> {
 ///
 /// Without the line for all processors, or with a field that is not a number.
 pub fn parse(text: &[u8]) -> Result<HostStat, ParseError> {
-    let mut stat = HostStat { forks: number_of(text, "processes")?, ..HostStat::default() };
+    let mut stat = HostStat {
+        forks: number_of(text, "processes")?,
+        switches: number_of(text, "ctxt").ok(),
+        runnable: number_of(text, "procs_running").ok(),
+        ..HostStat::default()
+    };
     let mut found = false;
     for (line_number, line) in lines(text) {
         let Some(rest) = line.strip_prefix(b"cpu") else { continue };
@@ -153,6 +169,7 @@ mod tests {
     fn busy_and_total_are_told_apart() {
         let stat = parse(TEXT).unwrap();
         assert_eq!((stat.cpus, stat.forks), (2, 77));
+        assert_eq!((stat.switches, stat.runnable), (Some(9), None));
         assert_eq!((stat.busy_ticks(), stat.total_ticks()), (156, 980));
     }
 

@@ -4,7 +4,8 @@ mod blocked;
 mod processor;
 mod state;
 
-use super::{Class, Finding};
+use super::Class;
+use crate::verdict::finding::Finding;
 use protocol::instruments::process_inspect::{Report, WaitKind};
 use protocol::observed::Observed;
 

@@ -10,10 +10,9 @@ use crate::{
     instruments::process_files::ProcessFiles,
     os::clock,
     proc::{
-        ReadError,
         host_stat::{self, HostStat},
         limits,
-        parse::{fields, only_number},
+        parse::only_number,
         pid_io::PidIo,
         pid_stat::{self, PidStat, Reaped},
         pid_status::{self, MemoryLines},
@@ -26,7 +25,6 @@ use protocol::{
     instruments::process_list::State,
     observed::{Feature, Nature, Observed, Reason, Switch},
 };
-use rustix::io::Errno;
 use std::time::Duration;
 
 /// One end of the window.
@@ -140,9 +138,9 @@ impl End {
             open_files_limit: has.and_then(|()| open_files_limit(&own)).into(),
             cgroup: levels.read(context),
             host: host_stat::read(context.root).into(),
-            cpu_pressure: some_waited("pressure/cpu", context),
-            io_pressure: some_waited("pressure/io", context),
-            memory_pressure: some_waited("pressure/memory", context),
+            cpu_pressure: some_waited("cpu", context),
+            io_pressure: some_waited("io", context),
+            memory_pressure: some_waited("memory", context),
             reaped: [reaped, read_line()?.1],
             line,
         })
@@ -189,30 +187,8 @@ fn open_files_limit(files: &ProcessFiles<'_, '_>) -> Result<u64, Reason> {
 }
 
 /// Time since boot for which some task of the host waited for a resource.
-fn some_waited(path: &str, context: &Context<'_>) -> Observed<Duration> {
-    let mut text = Vec::new();
-    match context.root.read_proc(path, &mut text) {
-        Ok(()) => pressure::parse_some_total(&text)
-            .map_err(|error| Reason::NotUnderstood(error.shown()))
-            .into(),
-        Err(error) => Observed::Unknown(no_pressure(error, context)),
-    }
-}
-
-/// Why pressure could not be read.
-fn no_pressure(error: ReadError, context: &Context<'_>) -> Reason {
-    // Where the kernel was told not to account it, newer ones make no files either.
-    let is_off_at_boot = || {
-        let mut line = Vec::new();
-        context.root.read_proc("cmdline", &mut line).is_ok()
-            && fields(line.trim_ascii())
-                .any(|word| matches!(word, b"psi=0" | b"psi=n" | b"psi=off"))
-    };
-    match error.0 {
-        Errno::OPNOTSUPP => Reason::SwitchedOff(Switch::Pressure),
-        Errno::NOENT if is_off_at_boot() => Reason::SwitchedOff(Switch::Pressure),
-        _ => error.reason_of_file(Feature::Pressure),
-    }
+fn some_waited(resource: &str, context: &Context<'_>) -> Observed<Duration> {
+    pressure::read(context.root, resource).map(|stalled| stalled.some).into()
 }
 
 /// Whether the kernel records for how long a process waits for block storage.
@@ -226,38 +202,5 @@ pub(super) fn delay_accounting(context: &Context<'_>) -> Result<(), Reason> {
     match context.root.read_proc("sys/kernel/task_delayacct", &mut text) {
         Ok(()) if only_number(&text) == Ok(0) => Err(Reason::SwitchedOff(Switch::DelayAccounting)),
         Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::instruments::fake::{FIRST, machine};
-    use protocol::observed::Permission;
-
-    #[test]
-    fn pressure_that_is_switched_off_is_told_from_pressure_that_is_not_built_in() {
-        let off = Reason::SwitchedOff(Switch::Pressure);
-        let lacks = Reason::KernelLacks(Feature::Pressure);
-        let cases = [
-            ("not built in", "ro quiet\n", Errno::NOENT, lacks.clone()),
-            ("no file where it is off", "ro psi=0 quiet\n", Errno::NOENT, off.clone()),
-            ("a file that refuses", "ro\n", Errno::OPNOTSUPP, off.clone()),
-            ("something else", "ro xpsi=0\n", Errno::NOENT, lacks.clone()),
-        ];
-        for (name, command_line, errno, want) in cases {
-            machine(&[("proc/cmdline", command_line)], FIRST, |context| {
-                assert_eq!(no_pressure(ReadError(errno), context), want, "{name}");
-            });
-        }
-        machine(&[], FIRST, |context| {
-            let refused = no_pressure(ReadError(Errno::ACCESS), context);
-            assert!(matches!(refused, Reason::NotPermitted(Permission::ReadFile { .. })));
-            assert_eq!(some_waited("pressure/cpu", context), Observed::Unknown(lacks.clone()));
-        });
-        assert_eq!(off.to_string(), "switched off: pressure stall information");
-        assert_eq!(off.remedy().unwrap(), "boot with psi=1");
-        assert_eq!(lacks.to_string(), "not in this kernel: /proc/pressure (CONFIG_PSI)");
-        assert!(lacks.remedy().unwrap().contains("in case the kernel has it"));
     }
 }

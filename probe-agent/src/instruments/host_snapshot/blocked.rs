@@ -1,0 +1,167 @@
+//! Tasks that wait deaf to signals, and what in.
+//!
+//! The load average counts them, and nothing else does: a machine with an idle processor and a load
+//! of forty has forty of them.
+
+use crate::{call::Context, instruments::process_files::ProcessFiles, proc::pid_stat};
+use protocol::{
+    error::AgentError,
+    host_text::HostText,
+    instruments::{
+        host_snapshot::{Blocked, BlockedGroup},
+        process_list::State,
+    },
+    observed::{Feature, Reason},
+};
+use std::collections::BTreeMap;
+
+/// Tasks that are looked at; each costs one small file.
+const MOST_TASKS: u32 = 20_000;
+
+/// Room for one line of a task's `stat`.
+const LINE_BYTES: usize = 1024;
+
+/// Tasks between two looks at the call's limits.
+const CHECK_EVERY: u32 = 256;
+
+/// A process, as far as it matters here.
+struct Process {
+    pid: u32,
+    name: HostText,
+    threads: u32,
+    is_blocked: bool,
+}
+
+struct Look<'c, 's> {
+    context: &'c Context<'s>,
+    looked_at: u32,
+    not_looked_at: u32,
+    /// By where they wait: each process's tasks.
+    found: BTreeMap<Place, BTreeMap<u32, (HostText, u32)>>,
+}
+
+/// Where a task waits, or why that is not known.
+type Place = Result<HostText, Reason>;
+
+/// Looks at every task once. All groups are given; the caller cuts.
+///
+/// # Errors
+///
+/// When the call reached a limit.
+pub(super) fn look(context: &Context<'_>) -> Result<Blocked, AgentError> {
+    let mut look = Look { context, looked_at: 0, not_looked_at: 0, found: BTreeMap::new() };
+    let mut pids = Vec::new();
+    // Without the list there is nothing to be found; `process_list` says why.
+    let _ = context.root.list_ids(".", &mut pids);
+    for pid in pids {
+        look.process(pid)?;
+    }
+    let mut groups: Vec<BlockedGroup> =
+        look.found.iter().filter_map(|(place, processes)| group(place, processes)).collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.tasks));
+    let tasks = groups.iter().map(|group| group.tasks).sum();
+    Ok(Blocked { tasks, not_looked_at: look.not_looked_at, groups })
+}
+
+fn group(place: &Place, processes: &BTreeMap<u32, (HostText, u32)>) -> Option<BlockedGroup> {
+    let (pid, (name, _)) = processes.iter().max_by_key(|(_, (_, tasks))| *tasks)?;
+    let tasks = processes.values().map(|(_, tasks)| tasks).sum();
+    Some(BlockedGroup { channel: place.clone().into(), tasks, pid: *pid, name: name.clone() })
+}
+
+impl Look<'_, '_> {
+    fn process(&mut self, pid: u32) -> Result<(), AgentError> {
+        let Some(process) = self.read(&format!("{pid}"), pid)? else { return Ok(()) };
+        if process.threads <= 1 {
+            if process.is_blocked {
+                self.add(&process, pid);
+            }
+            return Ok(());
+        }
+        let files = ProcessFiles { pid, context: self.context };
+        for tid in files.thread_ids().unwrap_or_default() {
+            let thread = self.read(&format!("{pid}/task/{tid}"), pid)?;
+            if thread.is_some_and(|thread| thread.is_blocked) {
+                self.add(&process, tid);
+            }
+        }
+        Ok(())
+    }
+
+    /// One task's line; `None` when it has ended, or when there are too many.
+    fn read(&mut self, folder: &str, pid: u32) -> Result<Option<Process>, AgentError> {
+        if self.looked_at >= MOST_TASKS {
+            self.not_looked_at = self.not_looked_at.saturating_add(1);
+            return Ok(None);
+        }
+        if self.looked_at.is_multiple_of(CHECK_EVERY) {
+            self.context.check()?;
+        }
+        self.looked_at += 1;
+        let mut room = [0; LINE_BYTES];
+        let Ok(line) = self.context.root.read_proc_once(&format!("{folder}/stat"), &mut room)
+        else {
+            return Ok(None);
+        };
+        let Ok(stat) = pid_stat::parse(line) else { return Ok(None) };
+        Ok(Some(Process {
+            pid,
+            name: HostText::new(stat.name),
+            threads: stat.threads,
+            is_blocked: State::from_letter(stat.state) == State::UninterruptibleSleep,
+        }))
+    }
+
+    fn add(&mut self, process: &Process, tid: u32) {
+        let files = ProcessFiles { pid: process.pid, context: self.context };
+        let file = |name, feature| files.whole(&format!("task/{tid}/{name}"), feature);
+        let place = match file("wchan", Feature::WaitChannel) {
+            // What the kernel shows for a task that has gone on meanwhile, and to a reader without
+            // permission, whom another file refuses.
+            Ok(text) if text == b"0" => match file("syscall", Feature::SyscallFile) {
+                Err(reason @ Reason::NotPermitted(_)) => Err(reason),
+                Ok(_) | Err(_) => Ok(HostText::new(b"-")),
+            },
+            Ok(text) => Ok(HostText::new(&text)),
+            Err(Reason::Gone) => return,
+            Err(reason) => Err(reason),
+        };
+        let tasks = self.found.entry(place).or_default().entry(process.pid);
+        tasks.or_insert_with(|| (process.name.clone(), 0)).1 += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instruments::fake::{FakeMachine, FakeStat};
+    use protocol::observed::Observed;
+
+    #[test]
+    fn blocked_tasks_are_grouped_by_what_they_wait_in() {
+        let machine = FakeMachine::new();
+        let blocked = |pid| FakeStat { state: 'D', ..FakeStat::idle(pid, 1) };
+        machine.stat("5", FakeStat::idle(5, 1));
+        for pid in [6, 7] {
+            machine.stat(&pid.to_string(), blocked(pid));
+            machine.write(&format!("{pid}/task/{pid}/wchan"), "rpc_wait_bit_killable");
+        }
+        // A process with three threads, of which two are blocked, its first one not.
+        machine.stat("8", FakeStat { threads: 3, ..FakeStat::idle(8, 1) });
+        machine.stat("8/task/8", FakeStat::idle(8, 1));
+        for tid in [9, 10] {
+            machine.stat(&format!("8/task/{tid}"), blocked(tid));
+            machine.write(&format!("8/task/{tid}/wchan"), "rpc_wait_bit_killable");
+        }
+        // On a kernel without the file.
+        machine.stat("11", blocked(11));
+        machine.stat("11/task/11", blocked(11));
+        let found = look(&machine.context()).unwrap();
+        assert_eq!((found.tasks, found.not_looked_at, found.groups.len()), (5, 0, 2));
+        let group = &found.groups[0];
+        assert_eq!((group.tasks, group.pid), (4, 8), "most of them are threads of 8");
+        assert_eq!(group.channel, Observed::Known(HostText::new(b"rpc_wait_bit_killable")));
+        let lacks = Reason::KernelLacks(Feature::WaitChannel);
+        assert_eq!(found.groups[1].channel, Observed::Unknown(lacks));
+    }
+}

@@ -1,0 +1,355 @@
+//! Both ends of the window, as a report.
+
+use super::end::{End, TcpCounters};
+use crate::{
+    call::Context,
+    proc::{
+        Root,
+        diskstats::{DiskStat, SECTOR_BYTES},
+        host_stat::HostStat,
+        net_dev::InterfaceStat,
+        pressure::Stalled,
+        topology,
+    },
+};
+use protocol::{
+    host_text::HostText,
+    instruments::{
+        Report as AnyReport,
+        host_snapshot::{Blocked, Cpu, Disk, Interface, Memory, Pressure, Report, Request, Tcp},
+    },
+    loss::{CutBy, Lost, Truncation},
+    message::{Engine, Meta},
+    observed::{Feature, Nature, Observed, Reason},
+    units::{Bytes, PerSecond, Percent},
+    view::json,
+};
+use std::time::Duration;
+
+/// Puts the report together.
+pub(super) fn assemble(
+    request: &Request,
+    first: &End,
+    last: &End,
+    blocked: Blocked,
+    context: &Context<'_>,
+) -> (Report, Meta) {
+    let ends = Ends { first, last, window: last.at.saturating_sub(first.at) };
+    let whole = Report {
+        cpu: ends.cpu(context.root),
+        pressure: ends.pressure(),
+        memory: ends.memory(),
+        disks: ends.disks(context.root),
+        disks_total: 0,
+        interfaces: ends.interfaces(),
+        interfaces_total: 0,
+        tcp: ends.tcp(),
+        blocked,
+        clock_step_ms: ends.clock_step_ms(),
+    };
+    let mut meta = Meta {
+        engine: Engine::Procfs,
+        window_ms: Some(u64::try_from(ends.window.as_millis()).unwrap_or(u64::MAX)),
+        truncation: Truncation::none(0),
+        artifact: None,
+        lost: Lost::default(),
+        overhead: context.overhead(),
+        redacted: 0,
+    };
+    let (mut limit, mut cut_by) = (request.limit as usize, CutBy::Limit);
+    loop {
+        let (report, truncation) = cut(whole.clone(), limit, cut_by);
+        meta.truncation = truncation;
+        let answer = AnyReport::HostSnapshot(report.clone());
+        let fits = json::bytes(&answer, &meta) <= context.budget.answer_bytes as usize;
+        if fits || limit <= 1 {
+            meta.overhead = context.overhead();
+            return (report, meta);
+        }
+        (limit, cut_by) = (limit / 2, CutBy::AnswerBytes);
+    }
+}
+
+/// Keeps so many of each list, which are in their order already.
+fn cut(mut report: Report, limit: usize, cut_by: CutBy) -> (Report, Truncation) {
+    let all = [report.disks.len(), report.interfaces.len(), report.blocked.groups.len()];
+    report.disks_total = count(all[0]);
+    report.interfaces_total = count(all[1]);
+    report.disks.truncate(limit);
+    report.interfaces.truncate(limit);
+    report.blocked.groups.truncate(limit);
+    let total: usize = all.iter().sum();
+    let shown: usize = all.iter().map(|entries| (*entries).min(limit)).sum();
+    let truncation = Truncation {
+        shown: shown as u64,
+        total: total as u64,
+        // Disks, interfaces and tasks have no sum.
+        weight_cut_pct: None,
+        cut_by: if shown < total { cut_by } else { CutBy::Nothing },
+    };
+    (report, truncation)
+}
+
+/// Both ends of the window.
+struct Ends<'e> {
+    first: &'e End,
+    last: &'e End,
+    window: Duration,
+}
+
+impl Ends<'_> {
+    fn cpu(&self, root: &Root) -> Cpu {
+        let topology = topology::read(root);
+        let both = self.last.stat.clone().zip(self.first.stat.clone());
+        let delta: Observed<HostStat> = both.map(|(now, before)| now.since(&before));
+        let share =
+            |ticks: fn(&HostStat) -> u64| delta.clone().and_then(|delta| delta.share(ticks));
+        let lacks = || Reason::KernelLacks(Feature::Field);
+        Cpu {
+            // Where /sys does not tell, /proc does; of the kernel's own processors, not of a
+            // container's.
+            online: match topology.online {
+                Observed::Known(online) => Observed::Known(online),
+                Observed::Unknown(_) => delta.clone().map(|delta| delta.cpus),
+            },
+            cores: topology.cores,
+            sockets: topology.sockets,
+            user_pct: share(|delta| delta.user_ticks.saturating_add(delta.nice_ticks)),
+            system_pct: share(|delta| delta.system_ticks),
+            interrupts_pct: share(|delta| delta.irq_ticks.saturating_add(delta.softirq_ticks)),
+            steal_pct: share(|delta| delta.steal_ticks),
+            iowait_pct: share(|delta| delta.iowait_ticks),
+            runnable: delta
+                .clone()
+                .and_then(|delta| delta.runnable.ok_or_else(lacks))
+                .map(|tasks| u32::try_from(tasks).unwrap_or(u32::MAX)),
+            switches_per_s: self.rate(delta.and_then(|delta| delta.switches.ok_or_else(lacks))),
+            load_1m: load(root),
+        }
+    }
+
+    fn pressure(&self) -> Pressure {
+        let (first, last) = (self.first, self.last);
+        Pressure {
+            cpu_some_pct: self.some(&last.cpu, &first.cpu),
+            io_some_pct: self.some(&last.io, &first.io),
+            io_full_pct: self.full(&last.io, &first.io),
+            memory_some_pct: self.some(&last.memory, &first.memory),
+            memory_full_pct: self.full(&last.memory, &first.memory),
+        }
+    }
+
+    fn some(&self, now: &Observed<Stalled>, before: &Observed<Stalled>) -> Observed<Percent> {
+        let both = now.clone().zip(before.clone());
+        both.and_then(|(now, before)| self.share(now.some.saturating_sub(before.some)))
+    }
+
+    fn full(&self, now: &Observed<Stalled>, before: &Observed<Stalled>) -> Observed<Percent> {
+        now.clone().zip(before.clone()).and_then(|(now, before)| {
+            let both = now.full.zip(before.full);
+            let (now, before) = both.ok_or(Reason::KernelLacks(Feature::Field))?;
+            self.share(now.saturating_sub(before))
+        })
+    }
+
+    fn memory(&self) -> Memory {
+        let amounts = &self.last.amounts;
+        let (now, before) = (&self.last.reclaim, &self.first.reclaim);
+        let swap = amounts.swap_total.clone().zip(amounts.swap_free.clone());
+        let pages = |now: &Observed<u64>, before: &Observed<u64>| {
+            self.rate(growth(now, before).map(|pages| pages.saturating_mul(page_bytes())))
+        };
+        Memory {
+            total_bytes: amounts.total.clone(),
+            available_bytes: amounts.available.clone(),
+            dirty_bytes: amounts.dirty.clone(),
+            swap_used_bytes: swap.map(|(total, free)| Bytes(total.0.saturating_sub(free.0))),
+            swap_total_bytes: amounts.swap_total.clone(),
+            swap_in_bytes_per_s: pages(&now.swapped_in, &before.swapped_in),
+            swap_out_bytes_per_s: pages(&now.swapped_out, &before.swapped_out),
+            major_faults_per_s: self.rate(growth(&now.major_faults, &before.major_faults)),
+            direct_reclaim_bytes_per_s: pages(&now.direct_scans, &before.direct_scans),
+            oom_kills: growth(&now.oom_kills, &before.oom_kills),
+        }
+    }
+
+    /// The disks that ever did anything, the longest queue first.
+    fn disks(&self, root: &Root) -> Vec<Disk> {
+        let both = self.last.disks.clone().zip(self.first.disks.clone());
+        let Observed::Known((now, before)) = both else { return Vec::new() };
+        let mut disks: Vec<Disk> = disks_of(now.keys().map(Vec::as_slice), root)
+            .into_iter()
+            // A disk that was not there before has no difference.
+            .filter_map(|name| Some((name, now.get(name)?, before.get(name)?)))
+            .filter(|(_, stat, _)| **stat != DiskStat::default())
+            .map(|(name, stat, before)| self.disk(name, &stat.since(before)))
+            .collect();
+        disks.sort_by(|left, right| right.queue.total_cmp(&left.queue));
+        disks
+    }
+
+    fn disk(&self, name: &[u8], delta: &DiskStat) -> Disk {
+        let sectors = |sectors: u64| self.per_second(sectors.saturating_mul(SECTOR_BYTES));
+        let latency = |ms: u64, requests: u64| {
+            if requests == 0 {
+                Observed::Unknown(Reason::DoesNotApply(Nature::NoRequests))
+            } else {
+                Observed::Known(hundredths(ms as f64 / requests as f64))
+            }
+        };
+        let window_ms = self.window.as_secs_f64() * 1000.0;
+        let queue = if window_ms > 0.0 { delta.queue_ms as f64 / window_ms } else { 0.0 };
+        Disk {
+            name: HostText::new(name),
+            reads_per_s: self.per_second(delta.reads),
+            writes_per_s: self.per_second(delta.writes),
+            read_bytes_per_s: sectors(delta.read_sectors),
+            write_bytes_per_s: sectors(delta.write_sectors),
+            read_ms: latency(delta.read_ms, delta.reads),
+            write_ms: latency(delta.write_ms, delta.writes),
+            queue: hundredths(queue),
+        }
+    }
+
+    /// The interfaces that ever moved anything, those that moved most first.
+    fn interfaces(&self) -> Vec<Interface> {
+        let both = self.last.interfaces.clone().zip(self.first.interfaces.clone());
+        let Observed::Known((now, before)) = both else { return Vec::new() };
+        let mut moved: Vec<(&Vec<u8>, InterfaceStat)> = now
+            .iter()
+            .filter(|(_, stat)| **stat != InterfaceStat::default())
+            .filter_map(|(name, stat)| Some((name, stat.since(before.get(name)?))))
+            .collect();
+        moved.sort_by_key(|(_, delta)| {
+            std::cmp::Reverse(delta.received_bytes.saturating_add(delta.sent_bytes))
+        });
+        let interface = |(name, delta): (&Vec<u8>, InterfaceStat)| Interface {
+            name: HostText::new(name),
+            received_bytes_per_s: self.per_second(delta.received_bytes),
+            sent_bytes_per_s: self.per_second(delta.sent_bytes),
+            lost_per_s: self.per_second(delta.lost),
+        };
+        moved.into_iter().map(interface).collect()
+    }
+
+    fn tcp(&self) -> Tcp {
+        let (now, before) = (&self.last.tcp, &self.first.tcp);
+        let rate = |counter: fn(&TcpCounters) -> &Observed<u64>| {
+            self.rate(growth(counter(now), counter(before)))
+        };
+        Tcp {
+            established: now.established.clone(),
+            time_wait: now.time_wait.clone(),
+            segments_sent_per_s: rate(|tcp| &tcp.sent),
+            retransmitted_per_s: rate(|tcp| &tcp.retransmitted),
+            listen_drops_per_s: rate(|tcp| &tcp.listen_drops),
+            backlog_drops_per_s: rate(|tcp| &tcp.backlog_drops),
+        }
+    }
+
+    /// How far the wall clock moved against the one that cannot be set. Time servers keep a clock
+    /// by making it faster or slower by up to half a thousandth; that is no step.
+    fn clock_step_ms(&self) -> i64 {
+        const SLEWED: i128 = 1000;
+        let moved_ns = self.last.boot_at - self.first.boot_at;
+        let window_ns = i128::try_from(self.window.as_nanos()).unwrap_or(i128::MAX);
+        // Reading two clocks one after the other takes time too.
+        let noise_ns = window_ns / SLEWED + 1_000_000;
+        if moved_ns.abs() <= noise_ns {
+            0
+        } else {
+            i64::try_from(moved_ns / 1_000_000).unwrap_or(i64::MAX)
+        }
+    }
+
+    fn share(&self, time: Duration) -> Result<Percent, Reason> {
+        Percent::of_time(time, self.window).ok_or(Reason::EmptyWindow)
+    }
+
+    fn rate(&self, growth: Observed<u64>) -> Observed<PerSecond> {
+        growth.and_then(|growth| PerSecond::over(growth, self.window).ok_or(Reason::EmptyWindow))
+    }
+
+    fn per_second(&self, growth: u64) -> PerSecond {
+        PerSecond::over(growth, self.window).unwrap_or_default()
+    }
+}
+
+fn growth(now: &Observed<u64>, before: &Observed<u64>) -> Observed<u64> {
+    now.clone().zip(before.clone()).map(|(now, before)| now.saturating_sub(before))
+}
+
+fn count(entries: usize) -> u32 {
+    u32::try_from(entries).unwrap_or(u32::MAX)
+}
+
+fn page_bytes() -> u64 {
+    u64::try_from(rustix::param::page_size()).unwrap_or(4096)
+}
+
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+/// The load average of the last minute.
+fn load(root: &Root) -> Observed<f64> {
+    let mut text = Vec::new();
+    let read = root.read_proc("loadavg", &mut text);
+    let parsed = read.map_err(|error| error.reason_of_file(Feature::Field)).and_then(|()| {
+        let first = text.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let value = std::str::from_utf8(first).ok().and_then(|word| word.parse::<f64>().ok());
+        value
+            .filter(|load| load.is_finite() && *load >= 0.0)
+            .ok_or_else(|| Reason::NotUnderstood(crate::proc::host_text(&text)))
+    });
+    parsed.into()
+}
+
+/// The block devices that are disks and not parts of one. `/sys` has a folder for each disk; where it
+/// is not there, a name that continues another's tells.
+fn disks_of<'n>(names: impl Iterator<Item = &'n [u8]> + Clone, root: &Root) -> Vec<&'n [u8]> {
+    let has_folder = |name: &&[u8]| {
+        // In a file's name a slash is written as an exclamation mark.
+        let name = String::from_utf8_lossy(name).replace('/', "!");
+        let mut text = Vec::new();
+        !name.contains("..") && root.read(&format!("sys/block/{name}/size"), &mut text).is_ok()
+    };
+    let found: Vec<&[u8]> = names.clone().filter(has_folder).collect();
+    if !found.is_empty() {
+        return found;
+    }
+    let is_part = |name: &&[u8]| names.clone().any(|disk| is_part_of(name, disk));
+    names.clone().filter(|name| !is_part(name)).collect()
+}
+
+/// `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`; not `dm-10` of `dm-1`.
+fn is_part_of(name: &[u8], disk: &[u8]) -> bool {
+    let Some(rest) = name.strip_prefix(disk) else { return false };
+    let number = match disk.last() {
+        Some(last) if last.is_ascii_digit() => rest.strip_prefix(b"p").unwrap_or_default(),
+        Some(_) | None => rest,
+    };
+    !number.is_empty() && number.iter().all(u8::is_ascii_digit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_told_from_disks_without_sys() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        let root = Root::at(folder.path()).unwrap();
+        let names = ["sda", "sda1", "nvme0n1", "nvme0n1p2", "dm-1", "dm-10", "md127"];
+        let disks = || {
+            let disks = disks_of(names.iter().map(|name| name.as_bytes()), &root);
+            disks.into_iter().map(|name| str::from_utf8(name).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(disks(), ["sda", "nvme0n1", "dm-1", "dm-10", "md127"]);
+        // With it, only what it lists.
+        std::fs::create_dir_all(folder.path().join("sys/block/sda")).unwrap();
+        std::fs::write(folder.path().join("sys/block/sda/size"), "8\n").unwrap();
+        assert_eq!(disks(), ["sda"]);
+    }
+}

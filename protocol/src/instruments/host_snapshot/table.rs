@@ -1,0 +1,196 @@
+//! The machine as tables.
+
+use super::{Blocked, BlockedGroup, Disk, Interface, Report};
+use crate::{
+    observed::Observed,
+    units::{Bytes, PerSecond, Percent},
+    view::{
+        quantity::{byte_rate, bytes, or_unknown, percent, rate},
+        table::Table,
+    },
+};
+
+pub(super) fn tables(report: &Report) -> Vec<Table> {
+    let mut tables = vec![facts(report)];
+    if !report.disks.is_empty() {
+        tables.push(disks(&report.disks, report.disks_total));
+    }
+    if !report.interfaces.is_empty() {
+        tables.push(interfaces(&report.interfaces, report.interfaces_total));
+    }
+    if !report.blocked.groups.is_empty() {
+        tables.push(blocked(&report.blocked));
+    }
+    tables
+}
+
+fn facts(report: &Report) -> Table {
+    Table::facts(
+        "",
+        [
+            ("processors", processors_line(report)),
+            ("% of all of them", shares_line(report)),
+            ("% of the window", pressure_line(report)),
+            ("memory", memory_line(report)),
+            ("swap", swap_line(report)),
+            ("tcp", tcp_line(report)),
+            ("blocked tasks", blocked_line(&report.blocked)),
+            ("wall clock", clock_line(report.clock_step_ms)),
+        ],
+    )
+}
+
+fn processors_line(report: &Report) -> String {
+    let cpu = &report.cpu;
+    format!(
+        "{} online, {} cores in {} sockets; {} runnable, load {}; switches/s {}",
+        count(&cpu.online),
+        count(&cpu.cores),
+        count(&cpu.sockets),
+        count(&cpu.runnable),
+        or_unknown(&cpu.load_1m, |load| format!("{load:.2}")),
+        speed(&cpu.switches_per_s)
+    )
+}
+
+fn shares_line(report: &Report) -> String {
+    let cpu = &report.cpu;
+    format!(
+        "user {}, kernel {}, interrupts {}, stolen {}; idle for storage {}",
+        share(&cpu.user_pct),
+        share(&cpu.system_pct),
+        share(&cpu.interrupts_pct),
+        share(&cpu.steal_pct),
+        share(&cpu.iowait_pct)
+    )
+}
+
+fn pressure_line(report: &Report) -> String {
+    let pressure = &report.pressure;
+    format!(
+        "some task waited for a processor {}, storage {} (all {}), memory {} (all {})",
+        share(&pressure.cpu_some_pct),
+        share(&pressure.io_some_pct),
+        share(&pressure.io_full_pct),
+        share(&pressure.memory_some_pct),
+        share(&pressure.memory_full_pct)
+    )
+}
+
+fn memory_line(report: &Report) -> String {
+    let memory = &report.memory;
+    format!(
+        "{} available of {}, {} dirty; major faults/s {}, direct reclaim {}/s, {} killed",
+        size(&memory.available_bytes),
+        size(&memory.total_bytes),
+        size(&memory.dirty_bytes),
+        speed(&memory.major_faults_per_s),
+        byte_speed(&memory.direct_reclaim_bytes_per_s),
+        or_unknown(&memory.oom_kills, u64::to_string)
+    )
+}
+
+fn swap_line(report: &Report) -> String {
+    let memory = &report.memory;
+    format!(
+        "{} used of {}; bytes/s in {} out {}",
+        size(&memory.swap_used_bytes),
+        size(&memory.swap_total_bytes),
+        byte_speed(&memory.swap_in_bytes_per_s),
+        byte_speed(&memory.swap_out_bytes_per_s)
+    )
+}
+
+fn tcp_line(report: &Report) -> String {
+    let tcp = &report.tcp;
+    format!(
+        "{} connections, {} in time-wait; segments/s {} sent, {} again; drops/s {} by listeners, {} \
+         by backlog",
+        or_unknown(&tcp.established, u64::to_string),
+        or_unknown(&tcp.time_wait, u64::to_string),
+        speed(&tcp.segments_sent_per_s),
+        speed(&tcp.retransmitted_per_s),
+        speed(&tcp.listen_drops_per_s),
+        speed(&tcp.backlog_drops_per_s)
+    )
+}
+
+fn blocked_line(blocked: &Blocked) -> String {
+    if blocked.not_looked_at == 0 {
+        return blocked.tasks.to_string();
+    }
+    format!("at least {}; {} tasks were not looked at", blocked.tasks, blocked.not_looked_at)
+}
+
+fn clock_line(step_ms: i64) -> String {
+    if step_ms == 0 { "not set".to_owned() } else { format!("was set by {step_ms} ms") }
+}
+
+fn disks(disks: &[Disk], total: u32) -> Table {
+    let mut table = Table::with_columns(
+        format!("disks, {} of {total}", disks.len()),
+        &["READ/S", "WRITE/S", "RBYTES/S", "WBYTES/S", "RMS", "WMS", "QUEUE", "<NAME"],
+    );
+    table.rows.extend(disks.iter().map(|disk| {
+        vec![
+            rate(disk.reads_per_s),
+            rate(disk.writes_per_s),
+            byte_rate(disk.read_bytes_per_s),
+            byte_rate(disk.write_bytes_per_s),
+            or_unknown(&disk.read_ms, |ms| format!("{ms:.1}")),
+            or_unknown(&disk.write_ms, |ms| format!("{ms:.1}")),
+            format!("{:.2}", disk.queue),
+            disk.name.to_string(),
+        ]
+    }));
+    table
+}
+
+fn interfaces(interfaces: &[Interface], total: u32) -> Table {
+    let mut table = Table::with_columns(
+        format!("interfaces, {} of {total}", interfaces.len()),
+        &["RBYTES/S", "SBYTES/S", "LOST/S", "<NAME"],
+    );
+    table.rows.extend(interfaces.iter().map(|interface| {
+        vec![
+            byte_rate(interface.received_bytes_per_s),
+            byte_rate(interface.sent_bytes_per_s),
+            rate(interface.lost_per_s),
+            interface.name.to_string(),
+        ]
+    }));
+    table
+}
+
+fn blocked(blocked: &Blocked) -> Table {
+    let mut table = Table::with_columns("blocked in", &["TASKS", "<CHANNEL", "PID", "<NAME"]);
+    table.rows.extend(blocked.groups.iter().map(|group: &BlockedGroup| {
+        vec![
+            group.tasks.to_string(),
+            or_unknown(&group.channel, ToString::to_string),
+            group.pid.to_string(),
+            group.name.to_string(),
+        ]
+    }));
+    table
+}
+
+fn count(value: &Observed<u32>) -> String {
+    or_unknown(value, u32::to_string)
+}
+
+fn share(value: &Observed<Percent>) -> String {
+    or_unknown(value, |value| percent(*value))
+}
+
+fn size(value: &Observed<Bytes>) -> String {
+    or_unknown(value, |value| bytes(*value))
+}
+
+fn speed(value: &Observed<PerSecond>) -> String {
+    or_unknown(value, |value| rate(*value))
+}
+
+fn byte_speed(value: &Observed<PerSecond>) -> String {
+    or_unknown(value, |value| byte_rate(*value))
+}
