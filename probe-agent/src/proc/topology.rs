@@ -65,7 +65,7 @@ fn place_of(root: &Root, cpu: u64) -> Result<(Vec<u8>, Vec<u8>), Reason> {
 
 fn text_of(root: &Root, path: &str) -> Result<Vec<u8>, Reason> {
     let mut text = Vec::new();
-    root.read(path, &mut text).map_err(|error| error.reason(Feature::Field, 0))?;
+    root.read(path, &mut text).map_err(|error| error.reason_of_file(Feature::Field))?;
     Ok(text.trim_ascii().to_vec())
 }
 
