@@ -132,9 +132,11 @@ fn the_last_withdrawal_ends_the_attempt_and_is_written_down() {
 /// Runs sysmcp at a terminal, types once a text has appeared, and gives back what is on the terminal
 /// then: what sysmcp wrote, its exit code, and how the terminal is set.
 fn at_a_terminal(command: &str, wait_for: &str, typed: &[u8]) -> String {
-    let script = format!("{command}; echo \"code $?\"; stty -a");
+    // Ctrl-C reaches the shell as well, and not every shell goes on after it: a trap makes each.
+    let script = format!("trap : INT; {command}; echo \"code $?\"; stty -a");
     let mut terminal = Command::new("script")
         .args(["-q", "-e", "-c", &script, "/dev/null"])
+        .env("SHELL", "/bin/sh")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
