@@ -2,11 +2,21 @@
 
 use crate::{setup, shell, shell::cargo};
 use anyhow::{Result, bail};
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// The target with the readers of kernel files.
+const KERNEL_FILES: &str = "kernel_files";
+
+/// Its source, in its crate.
+const READERS: &str = "targets/kernel_files.rs";
 
 /// The crates with targets, and their targets.
 const TARGETS: [(&str, &[&str]); 2] =
-    [("protocol/fuzz", &["frames", "handshake", "text"]), ("probe-agent/fuzz", &["kernel_files"])];
+    [("protocol/fuzz", &["frames", "handshake", "text"]), ("probe-agent/fuzz", &[KERNEL_FILES])];
 
 /// What makes a build tell libFuzzer where it has been. All of them flags of the stable compiler.
 const FLAGS: [&str; 8] = [
@@ -59,8 +69,52 @@ pub fn run(only: Option<&str>, seconds: u64) -> Result<()> {
     Ok(())
 }
 
+/// Runs the parsers' target for so many seconds on each reader by itself, as many at a time as there
+/// are processors.
+pub fn each_reader(seconds: u64) -> Result<()> {
+    setup::ensure(&[&setup::FOR_FUZZING])?;
+    let folder = Path::new("probe-agent/fuzz");
+    let program = build(folder, KERNEL_FILES)?;
+    let source = fs::read_to_string(shell::root().join(folder).join(READERS))?;
+    let names = readers(&source);
+    let at_a_time = std::thread::available_parallelism()?.get();
+    for names in names.chunks(at_a_time) {
+        let running = names.iter().map(|name| {
+            let corpus = Corpus::of(&format!("{KERNEL_FILES}.{name}"))?;
+            let mut run = corpus.run(&program, seconds);
+            run.env("SYSMCP_FUZZ_READER", name).stderr(Stdio::piped());
+            Ok((name, run.spawn()?))
+        });
+        for started in running.collect::<Result<Vec<_>>>()? {
+            let (name, process) = started;
+            let output = process.wait_with_output()?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            if !output.status.success() {
+                bail!("{name}: {}\n{said}", output.status);
+            }
+            let inputs = said.lines().find_map(|line| {
+                line.strip_prefix("stat::number_of_executed_units:").map(str::trim)
+            });
+            println!("{name}: {} inputs in {seconds} s", inputs.unwrap_or("an unknown number of"));
+        }
+    }
+    Ok(())
+}
+
+/// The names of the readers in the target's source.
+fn readers(source: &str) -> Vec<&str> {
+    let after = source.lines().filter_map(|line| line.strip_prefix("    (\""));
+    after.filter_map(|rest| rest.split('"').next()).collect()
+}
+
 fn fuzz(folder: &Path, target: &str, seconds: u64) -> Result<()> {
     println!("== {target}: {seconds} s");
+    let program = build(folder, target)?;
+    shell::run(&mut Corpus::of(target)?.run(&program, seconds))
+}
+
+/// Builds a target and returns its path.
+fn build(folder: &Path, target: &str) -> Result<PathBuf> {
     let built = shell::root().join("target/fuzz");
     let arch = std::env::consts::ARCH;
     let triple = format!("{arch}-unknown-linux-gnu");
@@ -73,28 +127,69 @@ fn fuzz(folder: &Path, target: &str, seconds: u64) -> Result<()> {
         .arg(&built)
         .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}"));
     shell::run(&mut build)?;
-    let corpus = built.join("corpus").join(target);
-    let findings = built.join("findings").join(target);
-    fs::create_dir_all(&corpus)?;
-    fs::create_dir_all(&findings)?;
-    if target == "kernel_files" {
-        for seed in SEEDS {
-            // A machine that lacks one has the others.
-            if let Ok(bytes) = fs::read(seed) {
-                fs::write(corpus.join(seed.replace('/', "_")), bytes)?;
+    Ok(built.join(triple).join("release").join(target))
+}
+
+/// Where inputs that led somewhere new are kept, and those that led to a fault.
+struct Corpus {
+    inputs: PathBuf,
+    findings: PathBuf,
+}
+
+impl Corpus {
+    /// Makes the folders, and begins those of the parsers with real files.
+    fn of(name: &str) -> Result<Self> {
+        let built = shell::root().join("target/fuzz");
+        let corpus = Self {
+            inputs: built.join("corpus").join(name),
+            findings: built.join("findings").join(name),
+        };
+        fs::create_dir_all(&corpus.inputs)?;
+        fs::create_dir_all(&corpus.findings)?;
+        if name.starts_with(KERNEL_FILES) {
+            for seed in SEEDS {
+                // A machine that lacks one has the others.
+                if let Ok(bytes) = fs::read(seed) {
+                    fs::write(corpus.inputs.join(seed.replace('/', "_")), bytes)?;
+                }
+            }
+        }
+        Ok(corpus)
+    }
+
+    /// The command that fuzzes from here.
+    fn run(&self, program: &Path, seconds: u64) -> Command {
+        let mut run = Command::new(program);
+        run.arg(format!("-max_total_time={seconds}"))
+            .args([
+                "-verbosity=0",
+                "-print_final_stats=1",
+                "-max_len=20000",
+                "-timeout=10",
+                "-rss_limit_mb=1024",
+            ])
+            .arg(format!("-artifact_prefix={}/", self.findings.display()))
+            .arg(&self.inputs);
+        run
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reader_of_a_kernel_file_is_fuzzed() {
+        let folder = shell::root().join("probe-agent");
+        let source = fs::read_to_string(folder.join("fuzz").join(READERS)).unwrap();
+        let fuzzed = readers(&source);
+        for entry in fs::read_dir(folder.join("src/proc")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            // What the readers are made of is fuzzed with each of them.
+            if path.is_file() && name != "parse" {
+                assert!(fuzzed.contains(&name), "{name} is not in {READERS}");
             }
         }
     }
-    let mut run = Command::new(built.join(triple).join("release").join(target));
-    run.arg(format!("-max_total_time={seconds}"))
-        .args([
-            "-verbosity=0",
-            "-print_final_stats=1",
-            "-max_len=20000",
-            "-timeout=10",
-            "-rss_limit_mb=1024",
-        ])
-        .arg(format!("-artifact_prefix={}/", findings.display()))
-        .arg(&corpus);
-    shell::run(&mut run)
 }

@@ -44,7 +44,10 @@ enum Command {
     Fuzz {
         /// Only this target
         target: Option<String>,
-        /// Seconds for each target
+        /// Each reader of a kernel file by itself instead
+        #[arg(long, conflicts_with = "target")]
+        each_reader: bool,
+        /// Seconds for each target, or each reader
         #[arg(long, default_value_t = 600)]
         seconds: u64,
     },
@@ -70,7 +73,8 @@ fn run(command: Command) -> Result<()> {
         Command::Test { full } => check::run(full),
         Command::Agents { faulty: false } => agents::build(),
         Command::Agents { faulty: true } => agents::build_faulty(),
-        Command::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
+        Command::Fuzz { each_reader: true, seconds, .. } => fuzz::each_reader(seconds),
+        Command::Fuzz { target, seconds, .. } => fuzz::run(target.as_deref(), seconds),
         Command::Bench => measure::run(),
         Command::Bless => bless::run(),
     }

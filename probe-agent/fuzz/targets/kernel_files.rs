@@ -3,6 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use std::sync::OnceLock;
 
 /// The agent is a program, not a library; its readers of `/proc` stand alone.
 #[path = "../../src"]
@@ -16,37 +17,62 @@ use agent::proc::{
     pid_stat, pid_status, placement, pressure, schedstat, topology, waiting,
 };
 
-fuzz_target!(|bytes: &[u8]| {
-    if let Ok(stat) = pid_stat::parse(bytes) {
-        // The name is between the first opening and the last closing parenthesis.
-        assert!(bytes.len() >= stat.name.len() + 2);
-        let _ = stat.is_kernel_thread();
-    }
-    if let Ok(stat) = host_stat::parse(bytes) {
-        let _ = stat.since(&stat);
-        let _ = stat.share(host_stat::HostStat::not_idle_ticks);
-    }
-    let _ = pid_io::parse(bytes);
-    let _ = pid_status::parse_memory(bytes);
-    let _ = pid_status::parse_switches(bytes);
-    let _ = schedstat::parse(bytes);
-    let _ = limits::parse_open_files(bytes);
-    let _ = pressure::parse(bytes);
-    if let Ok(disks) = diskstats::parse(bytes) {
-        for (_, disk) in &disks {
-            let _ = disk.since(&diskstats::DiskStat::default());
+/// A reader, and what must hold of it for any bytes.
+type Check = (&'static str, fn(&[u8]));
+
+/// Every reader, by the name of its file. `cargo xtask fuzz --each-reader` reads the names here.
+const READERS: &[Check] = &[
+    ("cgroup", cgroup_files),
+    ("diskstats", |bytes| {
+        if let Ok(disks) = diskstats::parse(bytes) {
+            for (_, disk) in &disks {
+                let _ = disk.since(&diskstats::DiskStat::default());
+            }
         }
-    }
-    let _ = net_dev::parse(bytes);
-    let _ = net_counters::counter(bytes, "Tcp", "RetransSegs");
-    let _ = net_counters::socket_count(bytes, "TCP", "tw");
-    let _ = memory::amount(bytes, "MemAvailable");
-    let _ = memory::direct_scans(bytes);
-    let _ = topology::parse_list(bytes);
-    let _ = passwd::name_of(bytes, 1000);
-    let _ = waiting::parse_syscall(bytes);
-    let memberships = cgroup::parse_memberships(bytes);
-    let _ = placement::of(&memberships);
+    }),
+    ("host_stat", |bytes| {
+        if let Ok(stat) = host_stat::parse(bytes) {
+            let _ = stat.since(&stat);
+            let _ = stat.share(host_stat::HostStat::not_idle_ticks);
+        }
+    }),
+    ("limits", |bytes| drop(limits::parse_open_files(bytes))),
+    ("memory", |bytes| {
+        let _ = memory::amount(bytes, "MemAvailable");
+        let _ = memory::direct_scans(bytes);
+    }),
+    ("mountinfo", cgroup_mounts),
+    ("net_counters", |bytes| {
+        let _ = net_counters::counter(bytes, "Tcp", "RetransSegs");
+        let _ = net_counters::socket_count(bytes, "TCP", "tw");
+    }),
+    ("net_dev", |bytes| drop(net_dev::parse(bytes))),
+    ("passwd", |bytes| {
+        let _ = passwd::name_of(bytes, 1000);
+    }),
+    ("pid_io", |bytes| drop(pid_io::parse(bytes))),
+    ("pid_stat", |bytes| {
+        if let Ok(stat) = pid_stat::parse(bytes) {
+            // The name is between the first opening and the last closing parenthesis.
+            assert!(bytes.len() >= stat.name.len() + 2);
+            let _ = stat.is_kernel_thread();
+        }
+    }),
+    ("pid_status", |bytes| {
+        let _ = pid_status::parse_memory(bytes);
+        let _ = pid_status::parse_switches(bytes);
+    }),
+    ("placement", |bytes| drop(placement::of(&cgroup::parse_memberships(bytes)))),
+    ("pressure", |bytes| drop(pressure::parse(bytes))),
+    ("schedstat", |bytes| drop(schedstat::parse(bytes))),
+    ("topology", |bytes| drop(topology::parse_list(bytes))),
+    ("waiting", |bytes| {
+        let _ = waiting::parse_syscall(bytes);
+    }),
+];
+
+fn cgroup_files(bytes: &[u8]) {
+    let _ = cgroup::parse_memberships(bytes);
     let _ = cgroup::parse_throttling(bytes);
     let _ = cgroup::parse_cpu_max(bytes);
     let _ = cgroup::parse_cfs_quota(bytes, bytes);
@@ -54,11 +80,27 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = cgroup::parse_inactive_file(bytes);
     let _ = cgroup::parse_limit_hits(bytes);
     let _ = cgroup::parse_oom_kills(bytes);
+}
+
+fn cgroup_mounts(bytes: &[u8]) {
     for mount in mountinfo::parse_cgroup_mounts(bytes) {
-        for membership in &memberships {
+        for membership in &cgroup::parse_memberships(bytes) {
             // A cgroup's path never leads out of its mount.
             let folder = mount.folder_of(membership.path);
             assert!(folder.is_none_or(|folder| !folder.contains("/../")));
         }
     }
-});
+}
+
+/// What is fuzzed: every reader, or the one that the variable names.
+fn chosen() -> &'static [Check] {
+    static CHOSEN: OnceLock<&[Check]> = OnceLock::new();
+    CHOSEN.get_or_init(|| {
+        let Some(wanted) = std::env::var_os("SYSMCP_FUZZ_READER") else { return READERS };
+        let position = READERS.iter().position(|(name, _)| wanted == *name);
+        let position = position.unwrap_or_else(|| panic!("no reader is called {wanted:?}"));
+        std::slice::from_ref(&READERS[position])
+    })
+}
+
+fuzz_target!(|bytes: &[u8]| chosen().iter().for_each(|(_, check)| check(bytes)));
