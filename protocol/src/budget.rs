@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 /// Bytes that count as one token. Models differ; this is the usual estimate for JSON and English.
 pub const BYTES_PER_TOKEN: u32 = 4;
 
+/// Threads of one process that are read whole, one by one. Of more, the scheduler's account still
+/// is.
+pub const MOST_THREADS: u64 = 512;
+
 /// The limits of one call, set before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {

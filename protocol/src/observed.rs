@@ -253,9 +253,8 @@ impl Reason {
             Self::KernelLacks(Feature::Pressure) => {
                 Some("boot with psi=1, in case the kernel has it and leaves it off".to_owned())
             }
-            Self::TooCostly { limit, .. }
-                if *limit < crate::instruments::process_inspect::MOST_THREADS =>
-            {
+            // What a list leaves out of each process, a look at one of them may afford.
+            Self::TooCostly { limit, .. } if *limit < crate::budget::MOST_THREADS => {
                 Some("ask process_inspect about the one process".to_owned())
             }
             Self::NotStored | Self::NoBaseline => Some("measure again".to_owned()),

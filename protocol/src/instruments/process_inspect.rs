@@ -21,9 +21,6 @@ use serde::{Deserialize, Serialize};
 /// Marker for this instrument.
 pub struct ProcessInspect;
 
-/// Threads of the process of which everything is read. Of more, the scheduler's account still is.
-pub const MOST_THREADS: u64 = 512;
-
 impl Instrument for ProcessInspect {
     type Request = Request;
     type Item = NoItems;

@@ -17,9 +17,10 @@ use crate::{
     },
 };
 use protocol::{
+    budget::MOST_THREADS,
     error::AgentError,
     host_text::HostText,
-    instruments::{process_inspect::MOST_THREADS, process_list::State},
+    instruments::process_list::State,
     observed::{Feature, Observed, Reason},
 };
 use std::{collections::BTreeMap, time::Duration};
