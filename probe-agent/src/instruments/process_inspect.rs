@@ -7,6 +7,7 @@ mod end;
 mod report;
 mod samples;
 mod threads;
+mod used;
 
 use crate::{
     call::Context,

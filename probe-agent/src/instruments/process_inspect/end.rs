@@ -204,3 +204,48 @@ pub(super) fn delay_accounting(context: &Context<'_>) -> Result<(), Reason> {
         Ok(()) | Err(_) => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instruments::fake::{FakeMachine, FakeStat};
+
+    fn end(machine: &FakeMachine) -> End {
+        let context = machine.context();
+        let files = ProcessFiles { pid: 7, context: &context };
+        End::read(&files, &CgroupLevels::of(&files)).unwrap()
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_ended_is_known_by_another() {
+        let machine = FakeMachine::new();
+        let ended = FakeStat { state: 'Z', threads: 2, ..FakeStat::idle(7, 100) };
+        machine.stat("7", ended);
+        machine.write("7/status", "Tgid:\t7\n");
+        machine.thread(7, ended, 0);
+        machine.thread(7, FakeStat { threads: 2, ..FakeStat::idle(8, 101) }, 0);
+        machine.stat("8", FakeStat { threads: 2, ..FakeStat::idle(8, 101) });
+        machine.write("8/status", "Tgid:\t7\nVmRSS:\t512 kB\n");
+        machine.write("8/limits", "Max open files 1024 4096 files\n");
+        machine.write("8/fd/0", "");
+        let end = end(&machine);
+        assert_eq!((end.via, end.line.state, end.line.start_ticks), (8, State::Sleeping, 100));
+        assert_eq!(end.memory.map(|lines| lines.resident.0), Observed::Known(524_288));
+        assert_eq!(end.open_files_limit, Observed::Known(1024));
+    }
+
+    #[test]
+    fn a_zombie_has_nothing_of_its_own() {
+        let machine = FakeMachine::new();
+        let zombie = FakeStat { state: 'Z', ..FakeStat::idle(7, 100) };
+        machine.stat("7", zombie);
+        machine.thread(7, zombie, 0);
+        machine.write("7/limits", "Max open files 1024 4096 files\n");
+        let end = end(&machine);
+        let nature = Reason::DoesNotApply(Nature::Zombie);
+        assert_eq!((end.via, end.line.is_over()), (7, true));
+        assert_eq!(end.memory, Observed::Unknown(nature.clone()));
+        assert_eq!(end.open_files_limit, Observed::Unknown(nature.clone()));
+        assert_eq!(end.open_files, Observed::Unknown(nature));
+    }
+}

@@ -3,7 +3,7 @@
 use super::{
     end::{End, delay_accounting, has_its_own},
     samples::Sampler,
-    threads::{ThreadUse, Used},
+    used::{ThreadUse, Used},
 };
 use crate::{
     call::Context,
