@@ -9,6 +9,7 @@ mod process_inspect;
 mod process_list;
 mod self_test;
 mod thread_accounts;
+mod window;
 
 use crate::call::Context;
 use protocol::{

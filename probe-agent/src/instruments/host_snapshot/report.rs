@@ -3,6 +3,7 @@
 use super::end::{End, TcpCounters};
 use crate::{
     call::Context,
+    instruments::window::{Window, growth},
     proc::{
         Root,
         diskstats::{DiskStat, SECTOR_BYTES},
@@ -21,7 +22,7 @@ use protocol::{
     loss::{CutBy, Lost, Truncation},
     message::{Engine, Meta},
     observed::{Feature, Nature, Observed, Reason},
-    units::{Bytes, PerSecond, Percent},
+    units::{Bytes, Percent},
     view::json,
 };
 use std::time::Duration;
@@ -34,7 +35,7 @@ pub(super) fn assemble(
     blocked: Blocked,
     context: &Context<'_>,
 ) -> (Report, Meta) {
-    let ends = Ends { first, last, window: last.at.saturating_sub(first.at) };
+    let ends = Ends { first, last, window: Window::between(first.at, last.at) };
     let whole = Report {
         cpu: ends.cpu(context.root),
         pressure: ends.pressure(),
@@ -49,7 +50,7 @@ pub(super) fn assemble(
     };
     let mut meta = Meta {
         engine: Engine::Procfs,
-        window_ms: Some(u64::try_from(ends.window.as_millis()).unwrap_or(u64::MAX)),
+        window_ms: Some(ends.window.millis()),
         truncation: Truncation::none(0),
         artifact: None,
         lost: Lost::default(),
@@ -94,7 +95,7 @@ fn cut(mut report: Report, limit: usize, cut_by: CutBy) -> (Report, Truncation) 
 struct Ends<'e> {
     first: &'e End,
     last: &'e End,
-    window: Duration,
+    window: Window,
 }
 
 impl Ends<'_> {
@@ -123,7 +124,9 @@ impl Ends<'_> {
                 .clone()
                 .and_then(|delta| delta.runnable.ok_or_else(lacks))
                 .map(|tasks| u32::try_from(tasks).unwrap_or(u32::MAX)),
-            switches_per_s: self.rate(delta.and_then(|delta| delta.switches.ok_or_else(lacks))),
+            switches_per_s: self
+                .window
+                .rate(delta.and_then(|delta| delta.switches.ok_or_else(lacks))),
             load_1m: load(root),
         }
     }
@@ -141,15 +144,19 @@ impl Ends<'_> {
 
     fn some(&self, now: &Observed<Stalled>, before: &Observed<Stalled>) -> Observed<Percent> {
         let both = now.clone().zip(before.clone());
-        both.and_then(|(now, before)| self.share(now.some.saturating_sub(before.some)))
+        both.and_then(|(now, before)| self.stalled(now.some, before.some))
     }
 
     fn full(&self, now: &Observed<Stalled>, before: &Observed<Stalled>) -> Observed<Percent> {
         now.clone().zip(before.clone()).and_then(|(now, before)| {
             let both = now.full.zip(before.full);
             let (now, before) = both.ok_or(Reason::KernelLacks(Feature::Field))?;
-            self.share(now.saturating_sub(before))
+            self.stalled(now, before)
         })
+    }
+
+    fn stalled(&self, now: Duration, before: Duration) -> Result<Percent, Reason> {
+        self.window.share(now.checked_sub(before).ok_or(Reason::SteppedBack)?)
     }
 
     fn memory(&self) -> Memory {
@@ -157,7 +164,7 @@ impl Ends<'_> {
         let (now, before) = (&self.last.reclaim, &self.first.reclaim);
         let swap = amounts.swap_total.clone().zip(amounts.swap_free.clone());
         let pages = |now: &Observed<u64>, before: &Observed<u64>| {
-            self.rate(growth(now, before).map(|pages| pages.saturating_mul(page_bytes())))
+            self.window.rate(growth(now, before).map(|pages| pages.saturating_mul(page_bytes())))
         };
         Memory {
             total_bytes: amounts.total.clone(),
@@ -167,7 +174,7 @@ impl Ends<'_> {
             swap_total_bytes: amounts.swap_total.clone(),
             swap_in_bytes_per_s: pages(&now.swapped_in, &before.swapped_in),
             swap_out_bytes_per_s: pages(&now.swapped_out, &before.swapped_out),
-            major_faults_per_s: self.rate(growth(&now.major_faults, &before.major_faults)),
+            major_faults_per_s: self.window.rate(growth(&now.major_faults, &before.major_faults)),
             direct_reclaim_bytes_per_s: pages(&now.direct_scans, &before.direct_scans),
             oom_kills: growth(&now.oom_kills, &before.oom_kills),
         }
@@ -189,7 +196,7 @@ impl Ends<'_> {
     }
 
     fn disk(&self, name: &[u8], delta: &DiskStat) -> Disk {
-        let sectors = |sectors: u64| self.per_second(sectors.saturating_mul(SECTOR_BYTES));
+        let sectors = |sectors: u64| self.window.per_second(sectors.saturating_mul(SECTOR_BYTES));
         let latency = |ms: u64, requests: u64| {
             if requests == 0 {
                 Observed::Unknown(Reason::DoesNotApply(Nature::NoRequests))
@@ -197,12 +204,12 @@ impl Ends<'_> {
                 Observed::Known(hundredths(ms as f64 / requests as f64))
             }
         };
-        let window_ms = self.window.as_secs_f64() * 1000.0;
+        let window_ms = self.window.length().as_secs_f64() * 1000.0;
         let queue = if window_ms > 0.0 { delta.queue_ms as f64 / window_ms } else { 0.0 };
         Disk {
             name: HostText::new(name),
-            reads_per_s: self.per_second(delta.reads),
-            writes_per_s: self.per_second(delta.writes),
+            reads_per_s: self.window.per_second(delta.reads),
+            writes_per_s: self.window.per_second(delta.writes),
             read_bytes_per_s: sectors(delta.read_sectors),
             write_bytes_per_s: sectors(delta.write_sectors),
             read_ms: latency(delta.read_ms, delta.reads),
@@ -225,9 +232,9 @@ impl Ends<'_> {
         });
         let interface = |(name, delta): (&Vec<u8>, InterfaceStat)| Interface {
             name: HostText::new(name),
-            received_bytes_per_s: self.per_second(delta.received_bytes),
-            sent_bytes_per_s: self.per_second(delta.sent_bytes),
-            lost_per_s: self.per_second(delta.lost),
+            received_bytes_per_s: self.window.per_second(delta.received_bytes),
+            sent_bytes_per_s: self.window.per_second(delta.sent_bytes),
+            lost_per_s: self.window.per_second(delta.lost),
         };
         moved.into_iter().map(interface).collect()
     }
@@ -235,7 +242,7 @@ impl Ends<'_> {
     fn tcp(&self) -> Tcp {
         let (now, before) = (&self.last.tcp, &self.first.tcp);
         let rate = |counter: fn(&TcpCounters) -> &Observed<u64>| {
-            self.rate(growth(counter(now), counter(before)))
+            self.window.rate(growth(counter(now), counter(before)))
         };
         Tcp {
             established: now.established.clone(),
@@ -252,7 +259,7 @@ impl Ends<'_> {
     fn clock_step_ms(&self) -> i64 {
         const SLEWED: i128 = 1000;
         let moved_ns = self.last.boot_at - self.first.boot_at;
-        let window_ns = i128::try_from(self.window.as_nanos()).unwrap_or(i128::MAX);
+        let window_ns = i128::try_from(self.window.length().as_nanos()).unwrap_or(i128::MAX);
         // Reading two clocks one after the other takes time too.
         let noise_ns = window_ns / SLEWED + 1_000_000;
         if moved_ns.abs() <= noise_ns {
@@ -261,22 +268,6 @@ impl Ends<'_> {
             i64::try_from(moved_ns / 1_000_000).unwrap_or(i64::MAX)
         }
     }
-
-    fn share(&self, time: Duration) -> Result<Percent, Reason> {
-        Percent::of_time(time, self.window).ok_or(Reason::EmptyWindow)
-    }
-
-    fn rate(&self, growth: Observed<u64>) -> Observed<PerSecond> {
-        growth.and_then(|growth| PerSecond::over(growth, self.window).ok_or(Reason::EmptyWindow))
-    }
-
-    fn per_second(&self, growth: u64) -> PerSecond {
-        PerSecond::over(growth, self.window).unwrap_or_default()
-    }
-}
-
-fn growth(now: &Observed<u64>, before: &Observed<u64>) -> Observed<u64> {
-    now.clone().zip(before.clone()).map(|(now, before)| now.saturating_sub(before))
 }
 
 fn count(entries: usize) -> u32 {

@@ -7,7 +7,10 @@ use super::{
 };
 use crate::{
     call::Context,
-    instruments::ownership::{self, Placement, Users},
+    instruments::{
+        ownership::{self, Placement, Users},
+        window::{Window, growth},
+    },
     os::clock,
     proc::{host_stat::HostStat, pid_io::PidIo, pid_status::MemoryLines, schedstat::SchedStat},
     rank::{self, Page},
@@ -22,7 +25,7 @@ use protocol::{
     loss::{Lost, Truncation},
     message::{Engine, Meta},
     observed::{Feature, Observed, Reason},
-    units::{Bytes, PerSecond, Percent},
+    units::{Bytes, Percent},
     view::json,
 };
 use std::time::Duration;
@@ -40,7 +43,7 @@ pub(super) fn assemble(
     context: &Context<'_>,
 ) -> Result<(Report, Meta), AgentError> {
     context.check()?;
-    let window = last.line.at.saturating_sub(first.line.at);
+    let window = Window::between(first.line.at, last.line.at);
     let used = Used::between(first, last, sampler.saw_others(&last.threads));
     let ends = Ends { first, last, used, window };
     let (process, redacted) = ends.identity(request, context);
@@ -72,7 +75,7 @@ pub(super) fn assemble(
     };
     let mut meta = Meta {
         engine: Engine::Procfs,
-        window_ms: Some(u64::try_from(ends.window.as_millis()).unwrap_or(u64::MAX)),
+        window_ms: Some(ends.window.millis()),
         truncation: page.truncation,
         artifact: None,
         lost: Lost::default(),
@@ -122,7 +125,7 @@ struct Ends<'e> {
     first: &'e End,
     last: &'e End,
     used: Used,
-    window: Duration,
+    window: Window,
 }
 
 impl Ends<'_> {
@@ -154,11 +157,11 @@ impl Ends<'_> {
     fn cpu(&self, busiest: Option<&ThreadUse>, context: &Context<'_>) -> Cpu {
         let (now, before) = (&self.last.line.cpu, &self.first.line.cpu);
         let ticks = |now: u64, before: u64| {
-            self.share(clock::ticks(now.saturating_sub(before))).unwrap_or_default()
+            self.window.share(clock::ticks(now.saturating_sub(before))).unwrap_or_default()
         };
         let (used, switches) = (&self.used, self.used.switches.clone());
         let summed = |part: fn(&SchedStat) -> u64| {
-            let share = |used| self.share(Duration::from_nanos(part(&used)));
+            let share = |used| self.window.share(Duration::from_nanos(part(&used)));
             used.schedstat.clone().and_then(share)
         };
         let of_busiest = |part: &dyn Fn(&ThreadUse) -> Observed<Percent>| {
@@ -170,14 +173,16 @@ impl Ends<'_> {
             running_pct: summed(|used| used.running_ns),
             run_delay_pct: summed(|used| used.run_delay_ns),
             run_delay_at_least_pct: (used.known.clone())
-                .and_then(|used| self.share(Duration::from_nanos(used.run_delay_ns))),
+                .and_then(|used| self.window.share(Duration::from_nanos(used.run_delay_ns))),
             busiest_thread_running_pct: of_busiest(&|thread| {
                 self.share_of_thread(thread, |used| used.running_ns)
             }),
             busiest_thread_blocked_pct: of_busiest(&|thread| self.blocked(thread)),
             children_at_most_pct: self.children(),
-            voluntary_switches_per_s: self.rate(switches.clone().map(|lines| lines.voluntary)),
-            involuntary_switches_per_s: self.rate(switches.map(|lines| lines.involuntary)),
+            voluntary_switches_per_s: self
+                .window
+                .rate(switches.clone().map(|lines| lines.voluntary)),
+            involuntary_switches_per_s: self.window.rate(switches.map(|lines| lines.involuntary)),
             block_delay_pct: self.block_delay(context),
         }
     }
@@ -187,13 +192,13 @@ impl Ends<'_> {
         thread: &ThreadUse,
         part: fn(&SchedStat) -> u64,
     ) -> Observed<Percent> {
-        thread.used.clone().and_then(|used| self.share(Duration::from_nanos(part(&used))))
+        thread.used.clone().and_then(|used| self.window.share(Duration::from_nanos(part(&used))))
     }
 
     fn blocked(&self, thread: &ThreadUse) -> Observed<Percent> {
         thread.used.clone().and_then(|used| {
             let wanted = Duration::from_nanos(used.demand_ns());
-            self.share(thread.life.saturating_sub(wanted))
+            self.window.share(thread.life.saturating_sub(wanted))
         })
     }
 
@@ -206,12 +211,12 @@ impl Ends<'_> {
         if most.is_some_and(|most| grown > most) {
             return Observed::Unknown(Reason::ChildrenReaped);
         }
-        self.share(grown).into()
+        self.window.share(grown).into()
     }
 
     fn block_delay(&self, context: &Context<'_>) -> Observed<Percent> {
         let waited = Observed::from(delay_accounting(context)).zip(self.used.block_delay.clone());
-        waited.and_then(|((), waited)| self.share(clock::ticks(waited)))
+        waited.and_then(|((), waited)| self.window.share(clock::ticks(waited)))
     }
 
     fn thread_row(&self, thread: &ThreadUse, sampler: &Sampler<'_, '_>) -> ThreadRow {
@@ -221,7 +226,7 @@ impl Ends<'_> {
             state: thread.state,
             running_pct: self.share_of_thread(thread, |used| used.running_ns),
             run_delay_pct: self.share_of_thread(thread, |used| used.run_delay_ns),
-            switches_per_s: self.rate(thread.used.clone().map(|used| used.switches)),
+            switches_per_s: self.window.rate(thread.used.clone().map(|used| used.switches)),
             mostly: sampler.mostly(thread.id),
         }
     }
@@ -231,9 +236,7 @@ impl Ends<'_> {
         let part = |part: fn(&MemoryLines) -> Option<Bytes>| {
             now.clone().and_then(|lines| part(&lines).ok_or(Reason::KernelLacks(Feature::Field)))
         };
-        let faults = |now: u64, before: u64| {
-            PerSecond::over(now.saturating_sub(before), self.window).unwrap_or_default()
-        };
+        let faults = |now: u64, before: u64| self.window.per_second(now.saturating_sub(before));
         Memory {
             rss_bytes: now.clone().map(|lines| lines.resident),
             anonymous_bytes: part(|lines| lines.anonymous),
@@ -251,7 +254,7 @@ impl Ends<'_> {
         both.and_then(|(now, before)| {
             let both = now.anonymous.zip(before.anonymous);
             let (now, before) = both.ok_or(Reason::KernelLacks(Feature::Field))?;
-            per_second(difference(now.0, before.0), self.window).ok_or(Reason::EmptyWindow)
+            per_second(difference(now.0, before.0), self.window.length()).ok_or(Reason::EmptyWindow)
         })
     }
 
@@ -269,7 +272,8 @@ impl Ends<'_> {
 
     fn io(&self) -> Io {
         let used = self.io_used();
-        let rate = |counter: fn(&PidIo) -> u64| self.rate(used.clone().map(|io| counter(&io)));
+        let rate =
+            |counter: fn(&PidIo) -> u64| self.window.rate(used.clone().map(|io| counter(&io)));
         Io {
             read_calls_bytes_per_s: rate(|io| io.read_calls_bytes),
             write_calls_bytes_per_s: rate(|io| io.write_calls_bytes),
@@ -291,9 +295,6 @@ impl Ends<'_> {
 
     fn cgroup(&self) -> Cgroup {
         let (now, before) = (&self.last.cgroup, &self.first.cgroup);
-        let growth = |now: &Observed<u64>, before: &Observed<u64>| {
-            now.clone().zip(before.clone()).map(|(now, before)| now.saturating_sub(before))
-        };
         let working_set = now.memory.clone().zip(now.inactive_file.clone());
         Cgroup {
             path: now.path.clone(),
@@ -317,7 +318,7 @@ impl Ends<'_> {
             .map(|(now, before)| now.since(&before));
         let waited = |now: &Observed<Duration>, before: &Observed<Duration>| {
             let both = now.clone().zip(before.clone());
-            both.and_then(|(now, before)| self.share(now.saturating_sub(before)))
+            both.and_then(|(now, before)| self.window.share(now.saturating_sub(before)))
         };
         HostContext {
             cpus: delta.clone().map(|delta| delta.cpus),
@@ -326,14 +327,6 @@ impl Ends<'_> {
             io_pressure_pct: waited(&self.last.io_pressure, &self.first.io_pressure),
             memory_pressure_pct: waited(&self.last.memory_pressure, &self.first.memory_pressure),
         }
-    }
-
-    fn share(&self, time: Duration) -> Result<Percent, Reason> {
-        Percent::of_time(time, self.window).ok_or(Reason::EmptyWindow)
-    }
-
-    fn rate(&self, growth: Observed<u64>) -> Observed<PerSecond> {
-        growth.and_then(|growth| PerSecond::over(growth, self.window).ok_or(Reason::EmptyWindow))
     }
 }
 
@@ -359,6 +352,8 @@ mod tests {
     };
     use protocol::{host_text::HostText, instruments::process_list::State, loss::CutBy};
 
+    const SECOND: Window = Window::between(Duration::ZERO, Duration::from_secs(1));
+
     #[test]
     fn what_a_child_read_in_its_life_is_not_the_parents() {
         let machine = FakeMachine::new();
@@ -375,7 +370,7 @@ mod tests {
         machine.thread(7, parent, 1004);
         let read = |last: &End| {
             let used = Used::between(&first, last, false);
-            let ends = Ends { first: &first, last, used, window: Duration::from_secs(1) };
+            let ends = Ends { first: &first, last, used, window: SECOND };
             ends.io_used().map(|used| used.storage_read_bytes)
         };
         assert_eq!(read(&End::read(&files, &levels).unwrap()), Observed::Known(4));
@@ -400,7 +395,7 @@ mod tests {
         let first = end(0, 0);
         let share = |last: &End| {
             let used = Used::between(&first, last, false);
-            Ends { first: &first, last, used, window: Duration::from_secs(1) }.children()
+            Ends { first: &first, last, used, window: SECOND }.children()
         };
         assert_eq!(share(&end(50, 60)).known().unwrap().get(), 50.0);
         assert_eq!(share(&end(500, 60)), Observed::Unknown(Reason::ChildrenReaped));
