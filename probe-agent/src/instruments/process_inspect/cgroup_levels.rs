@@ -8,11 +8,11 @@ mod per_level;
 
 use crate::{
     call::Context,
-    instruments::process_files::ProcessFiles,
+    instruments::{cgroup_files::CgroupFiles, process_files::ProcessFiles},
     proc::{
+        Root,
         cgroup::{self, Controller},
         mountinfo,
-        parse::{ParseError, only_number},
     },
 };
 use hierarchy::{Hierarchy, membership};
@@ -69,7 +69,7 @@ impl CgroupLevels {
                 &memberships,
                 mounts.as_ref().map_err(Clone::clone)?,
                 controller,
-                context,
+                context.root,
             )
         };
         let path = membership(&memberships, Controller::Cpu)
@@ -80,99 +80,28 @@ impl CgroupLevels {
 
     /// Reads all levels.
     pub(super) fn read(&self, context: &Context<'_>) -> CgroupEnd {
+        let root = context.root;
         let cpu = self.cpu.as_ref().map_err(Clone::clone);
         let memory = self.memory.as_ref().map_err(Clone::clone);
-        let quota = cpu.clone().map(|levels| levels.quota(context).tightest());
-        let limit = memory.clone().map(|levels| levels.memory_limit(context).tightest());
-        let own = |read: fn(&Hierarchy, &str, &Context<'_>) -> Result<Bytes, Reason>| {
+        let quota = cpu.clone().map(|levels| levels.each(|files, at| files.quota(at, root)));
+        let limit =
+            memory.clone().map(|levels| levels.each(|files, at| files.memory_limit(at, root)));
+        let own = |read: fn(&CgroupFiles, &str, &Root) -> Result<Bytes, Reason>| {
             let own = memory.clone();
-            own.and_then(|levels| levels.own(|folder| read(levels, folder, context))).into()
+            own.and_then(|levels| levels.own(|files, at| read(files, at, root))).into()
         };
         CgroupEnd {
             path: self.path.clone(),
-            quota_cores: quota.unwrap_or_else(Observed::Unknown),
-            throttling: cpu.map(|levels| levels.throttling(context)),
-            memory: own(Hierarchy::memory),
-            inactive_file: own(Hierarchy::inactive_file),
-            memory_limit: limit.unwrap_or_else(Observed::Unknown),
-            limit_hits: memory.clone().map(|levels| levels.limit_hits(context)),
+            quota_cores: quota.map_or_else(Observed::Unknown, |levels| levels.tightest()),
+            throttling: cpu.map(|levels| levels.each(|files, at| files.throttling(at, root))),
+            memory: own(CgroupFiles::memory),
+            inactive_file: own(CgroupFiles::inactive_file),
+            memory_limit: limit.map_or_else(Observed::Unknown, |levels| levels.tightest()),
+            limit_hits: (memory.clone())
+                .map(|levels| levels.each(|files, at| files.limit_hits(at, root))),
             oom_kills: memory
-                .and_then(|levels| levels.own(|folder| levels.oom_kills(folder, context)))
+                .and_then(|levels| levels.own(|files, at| files.oom_kills(at, root)))
                 .into(),
-        }
-    }
-}
-
-impl Hierarchy {
-    /// The quota of every level, in processors.
-    fn quota(&self, context: &Context<'_>) -> PerLevel<Option<f64>> {
-        let text = |text: &[u8]| Ok(text.to_vec());
-        let read =
-            |folder: &str, file| self.parsed(folder, file, Feature::CgroupCpuQuota, context, text);
-        self.each(|folder| {
-            let quota = read(folder, self.name("cpu.cfs_quota_us", "cpu.max"))?;
-            let parsed = if self.is_v2() {
-                cgroup::parse_cpu_max(&quota)
-            } else {
-                cgroup::parse_cfs_quota(&quota, &read(folder, "cpu.cfs_period_us")?)
-            };
-            parsed.map_err(|error| Reason::NotUnderstood(error.shown()))
-        })
-    }
-
-    fn throttling(&self, context: &Context<'_>) -> PerLevel<Throttling> {
-        let (feature, parse) = (Feature::CgroupCpuQuota, cgroup::parse_throttling);
-        self.each(|folder| self.parsed(folder, "cpu.stat", feature, context, parse))
-    }
-
-    fn memory_limit(&self, context: &Context<'_>) -> PerLevel<Option<Bytes>> {
-        let file = self.name("memory.limit_in_bytes", "memory.max");
-        let (feature, parse) = (Feature::CgroupFile, cgroup::parse_memory_limit);
-        self.each(|folder| self.parsed(folder, file, feature, context, parse))
-    }
-
-    fn memory(&self, folder: &str, context: &Context<'_>) -> Result<Bytes, Reason> {
-        let file = self.name("memory.usage_in_bytes", "memory.current");
-        self.parsed(folder, file, Feature::CgroupFile, context, only_number).map(Bytes)
-    }
-
-    fn inactive_file(&self, folder: &str, context: &Context<'_>) -> Result<Bytes, Reason> {
-        let parse = cgroup::parse_inactive_file;
-        self.parsed(folder, "memory.stat", Feature::Field, context, parse)
-    }
-
-    /// Times the limit of each level was hit.
-    fn limit_hits(&self, context: &Context<'_>) -> PerLevel<u64> {
-        self.each(|folder| {
-            if self.is_v2() {
-                return self.events(folder, context, cgroup::parse_limit_hits);
-            }
-            self.parsed(folder, "memory.failcnt", Feature::CgroupFile, context, only_number)
-        })
-    }
-
-    fn oom_kills(&self, folder: &str, context: &Context<'_>) -> Result<u64, Reason> {
-        if self.is_v2() {
-            return self.events(folder, context, cgroup::parse_oom_kills);
-        }
-        let parse = cgroup::parse_oom_kills;
-        self.parsed(folder, "memory.oom_control", Feature::Field, context, parse)
-    }
-
-    /// Counts of version 2 of one cgroup alone.
-    ///
-    /// `memory.events` adds up the cgroups below too, since Linux 5.2; a kernel without the other
-    /// file is mostly older than that, and its `memory.events` counts the cgroup alone.
-    fn events(
-        &self,
-        folder: &str,
-        context: &Context<'_>,
-        parse: impl Fn(&[u8]) -> Result<u64, ParseError>,
-    ) -> Result<u64, Reason> {
-        let file = |file| self.parsed(folder, file, Feature::CgroupFile, context, &parse);
-        match file("memory.events.local") {
-            Err(Reason::KernelLacks(Feature::CgroupFile)) => file("memory.events"),
-            read => read,
         }
     }
 }

@@ -1,25 +1,22 @@
-//! Where the cgroups of one controller are, and why one of their files is not there.
+//! Where the cgroups of a process are, from its own up to the top.
 
 use super::per_level::PerLevel;
 use crate::{
-    call::Context,
+    instruments::cgroup_files::{CgroupFiles, mounts_of},
     proc::{
-        cgroup::{self, Controller, Membership},
+        Root,
+        cgroup::{Controller, Membership},
         mountinfo::CgroupMount,
-        parse::ParseError,
     },
 };
-use protocol::observed::{Feature, Nature, OutOfSight, Reason};
+use protocol::observed::{OutOfSight, Reason};
 
 /// The cgroups of one controller from the process's own up to the top that can be seen.
 #[derive(Clone, Debug)]
 pub(super) struct Hierarchy {
     /// The process's own first. Relative to the root.
     folders: Vec<String>,
-    controller: Controller,
-    is_v2: bool,
-    /// Whether there may be levels above the last folder.
-    is_cut: bool,
+    files: CgroupFiles,
 }
 
 /// The line that says in which cgroup of a controller a process is. One that version 1 has is not
@@ -42,120 +39,41 @@ impl Hierarchy {
         memberships: &[Membership<'_>],
         mounts: &[CgroupMount],
         controller: Controller,
-        context: &Context<'_>,
+        root: &Root,
     ) -> Result<Self, Reason> {
         let membership =
             membership(memberships, controller).ok_or(Reason::KernelLacks(controller.feature()))?;
-        let is_v2 = membership.is_v2();
-        let is_of_it = |mount: &&CgroupMount| {
-            if is_v2 { mount.controllers.is_none() } else { mount.has(controller) }
-        };
-        if !mounts.iter().any(|mount| is_of_it(&mount)) {
-            return Err(Reason::OutOfSight(OutOfSight::HierarchyNotMounted));
-        }
-        // A hierarchy may be mounted more than once, each time from another cgroup on.
-        let mut shown: Vec<_> = mounts
-            .iter()
-            .filter(is_of_it)
-            .filter_map(|mount| Some((mount, mount.folder_of(membership.path)?)))
-            .collect();
-        shown.sort_by_key(|(mount, _)| !mount.is_whole());
-        let Some((mount, own)) = shown.first() else {
+        let mounts = mounts_of(mounts, controller, membership.is_v2())?;
+        let mut shown =
+            mounts.into_iter().filter_map(|mount| Some((mount, mount.folder_of(membership.path)?)));
+        let Some((mount, own)) = shown.next() else {
             return Err(Reason::OutOfSight(if membership.is_elsewhere() {
                 OutOfSight::CgroupElsewhere
             } else {
                 OutOfSight::CgroupNotMounted
             }));
         };
-        Ok(Self {
-            folders: folders(own, &mount.mount_point),
-            controller,
-            is_v2,
-            is_cut: !mount.is_whole() || context.root.is_in_cgroup_namespace(),
-        })
-    }
-
-    /// The name of a file, which differs by version.
-    pub(super) const fn name<'n>(&self, v1: &'n str, v2: &'n str) -> &'n str {
-        if self.is_v2 { v2 } else { v1 }
-    }
-
-    pub(super) const fn is_v2(&self) -> bool {
-        self.is_v2
+        let files = CgroupFiles::below(mount, controller, root);
+        Ok(Self { folders: folders(&own, &mount.mount_point), files })
     }
 
     /// Does the same at every level.
-    pub(super) fn each<T>(&self, read: impl Fn(&str) -> Result<T, Reason>) -> PerLevel<T> {
+    pub(super) fn each<T>(
+        &self,
+        read: impl Fn(&CgroupFiles, &str) -> Result<T, Reason>,
+    ) -> PerLevel<T> {
         PerLevel {
-            levels: self.folders.iter().map(|folder| read(folder)).collect(),
-            is_cut: self.is_cut,
+            levels: self.folders.iter().map(|folder| read(&self.files, folder)).collect(),
+            is_cut: self.files.is_cut(),
         }
     }
 
     /// Does it in the process's own cgroup.
-    pub(super) fn own<T>(&self, read: impl Fn(&str) -> Result<T, Reason>) -> Result<T, Reason> {
-        self.folders.first().ok_or(Reason::Gone).and_then(|folder| read(folder))
-    }
-
-    /// Reads and parses a file of one level. Where the level has the controller and not the file,
-    /// the kernel lacks `feature`.
-    pub(super) fn parsed<T>(
+    pub(super) fn own<T>(
         &self,
-        folder: &str,
-        file: &str,
-        feature: Feature,
-        context: &Context<'_>,
-        parse: impl FnOnce(&[u8]) -> Result<T, ParseError>,
+        read: impl Fn(&CgroupFiles, &str) -> Result<T, Reason>,
     ) -> Result<T, Reason> {
-        let mut text = Vec::new();
-        match context.root.read(&format!("{folder}/{file}"), &mut text) {
-            Ok(()) => match parse(&text) {
-                // `cpu.stat` is there without the controller too, with fewer lines.
-                Err(ParseError::MissingLine { .. }) => {
-                    Err(self.reason_without(folder, feature, context))
-                }
-                parsed => parsed.map_err(|error| Reason::NotUnderstood(error.shown())),
-            },
-            Err(error) if error.is_gone() => Err(self.reason_without(folder, feature, context)),
-            Err(error) => Err(error.reason_of_file(feature)),
-        }
-    }
-
-    /// Why a level does not have a file, or not the line in it.
-    fn reason_without(&self, folder: &str, feature: Feature, context: &Context<'_>) -> Reason {
-        if !self.is_v2 {
-            // Every cgroup of version 1 has every controller of its hierarchy.
-            let is_there = context.root.holds(&format!("{folder}/cgroup.procs"));
-            return if is_there { Reason::KernelLacks(feature) } else { Reason::Gone };
-        }
-        let is_top = !self.is_cut && self.folders.last().is_some_and(|top| top == folder);
-        match self.is_enabled(folder, context) {
-            Err(reason) => reason,
-            Ok(true) if is_top => Reason::DoesNotApply(Nature::RootCgroup),
-            Ok(true) => Reason::KernelLacks(feature),
-            Ok(false) if self.is_in_kernel(context) => {
-                Reason::DoesNotApply(Nature::ControllerNotEnabled)
-            }
-            Ok(false) => Reason::KernelLacks(self.controller.feature()),
-        }
-    }
-
-    /// Whether the controller is enabled for a cgroup of version 2.
-    fn is_enabled(&self, folder: &str, context: &Context<'_>) -> Result<bool, Reason> {
-        let mut text = Vec::new();
-        match context.root.read(&format!("{folder}/cgroup.controllers"), &mut text) {
-            Ok(()) => Ok(cgroup::is_enabled(&text, self.controller)),
-            // Every cgroup has this file: the cgroup itself is gone.
-            Err(error) if error.is_gone() => Err(Reason::Gone),
-            Err(error) => Err(error.reason_of_file(Feature::CgroupFile)),
-        }
-    }
-
-    /// Whether the kernel has the controller at all, which the root cgroup tells. Where that is not
-    /// shown, only that it is not enabled is known.
-    fn is_in_kernel(&self, context: &Context<'_>) -> bool {
-        let top = self.folders.last().filter(|_| !self.is_cut);
-        top.is_none_or(|top| self.is_enabled(top, context).unwrap_or(true))
+        self.folders.first().ok_or(Reason::Gone).and_then(|folder| read(&self.files, folder))
     }
 }
 
