@@ -150,6 +150,23 @@ fn any_login_shell_passes_the_start_on() {
     }
 }
 
+#[test]
+fn busybox_alone_is_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut install = Command::new("busybox");
+    install.args(["--install", "-s"]).arg(folder.path());
+    if !install.status().is_ok_and(|status| status.success()) {
+        return not_run("a target with the programs of busybox", "busybox");
+    }
+    let path = folder.path().display();
+    let through = format!("ForceCommand PATH={path} exec sh -c \"$SSH_ORIGINAL_COMMAND\"");
+    let sshd = Sshd::start(&server_lines(&[&through])).unwrap();
+    let answer = Sysmcp::over(&sshd).unwrap().answer("process_list", &json!({"limit": 1}));
+    assert!(answer.unwrap().get("processes").is_some_and(Value::is_array));
+    // Its ps cannot tell what else there is.
+    assert!(second_way::files(&sshd).unwrap().is_empty());
+}
+
 /// A folder with agents of which one byte, or all of them, differ from what their digest says.
 struct Altered {
     folder: tempfile::TempDir,

@@ -39,15 +39,17 @@ check=; for tool in sha256sum shasum openssl; do
 done;
 # gzip checks what it unpacks; without either, nothing would.
 test -n "$check" || test $unpack = gzip || { say NOCHECK; exit 92; };
-# A network that is cut without a word closes nothing here: what waits for bytes has a limit.
-limit=; timeout 5 uname >/dev/null 2>&1 && limit="timeout PATIENCE";
+# A network that is cut without a word closes nothing here: what waits for bytes has a limit. The
+# timeout of busybox leaves a process behind for up to a second, which must not have the file open
+# for writing: it could not be run.
+limit=; timeout 5 uname >/dev/null 2>&1 3>&- && limit="timeout PATIENCE";
 say READY ${machine:-unknown} $unpack;
 # Byte by byte, so that none of the agent is taken along.
-set -- `$limit dd bs=1 count=HEADER 2>/dev/null`;
+set -- `$limit dd bs=1 count=HEADER 2>/dev/null 3>&-`;
 bytes=$1; sum=$2; form=$3;
 case $form in
-  gzip) $limit head -c $bytes | gzip -dc >&3;;
-  raw) $limit head -c $bytes >&3;;
+  gzip) $limit head -c $bytes 3>&- | gzip -dc >&3;;
+  raw) $limit head -c $bytes >&3 3>&-;;
   *) exit 89;;
 esac || {
   # Too little room now, or bytes that do not unpack: trying tells.
