@@ -3,18 +3,10 @@
 //! `serve` is what the controller starts: frames in on stdin, frames out on stdout. `--local` is for
 //! a person on the machine.
 
-mod artifacts;
-mod call;
-mod command_line;
-mod exit;
-mod instruments;
-mod local;
-mod os;
-mod proc;
-mod rank;
-mod serve;
-
-use command_line::{Command, HELP, VERSION};
+use probe_agent::{
+    command_line::{self, Command, HELP, VERSION},
+    exit, local, os, serve,
+};
 
 fn main() {
     os::open_files::raise_limit();

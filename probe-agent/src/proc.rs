@@ -4,6 +4,7 @@
 //! machine and a captured one. Parsers are pure functions, one file for each kernel file.
 
 pub mod cgroup;
+pub mod cpuinfo;
 pub mod diskstats;
 pub mod host_stat;
 pub mod limits;

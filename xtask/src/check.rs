@@ -27,7 +27,9 @@ pub fn run(full: bool) -> Result<()> {
     })?;
     step("build", || shell::run(cargo().args(["build", "--workspace", "--quiet"])))?;
     step("unit tests", || {
-        shell::run(cargo().args(["test", "--workspace", "--exclude", "scenarios", "--quiet"]))
+        let mut tests = cargo();
+        tests.args(["test", "--workspace", "--exclude", "scenarios", "--quiet"]);
+        shell::run(tests.env("SYSMCP_TEST_NOT_RUN", &not_run))
     })?;
     let peers = step("the clients that users have", peers::install)?;
     step("scenarios", || {
@@ -80,15 +82,18 @@ fn fresh_list() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Shows what did not run. Root can run everything, so for root that is a failure.
+/// Shows what did not run. Root can run everything but what needs files that are not part of the
+/// project, so for root that is a failure; where `CI` is set, those files have to be there too.
 fn report(not_run: &PathBuf) -> Result<()> {
     let list = fs::read_to_string(not_run)?;
     if list.is_empty() {
         return Ok(());
     }
     println!("== not run\n{list}");
-    if setup::is_root()? {
-        bail!("some checks did not run, although root can run them all");
+    let is_ci = std::env::var_os("CI").is_some();
+    let is_beside = |line: &str| line.contains(" ../shared/");
+    if is_ci || setup::is_root()? && !list.lines().all(is_beside) {
+        bail!("some checks did not run, although they could have");
     }
     Ok(())
 }

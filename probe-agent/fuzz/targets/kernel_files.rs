@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use std::sync::OnceLock;
 
-/// The agent is a program, not a library; its readers of `/proc` stand alone.
+/// The readers of `/proc` stand alone: nothing else of the agent is built for the fuzzer.
 #[path = "../../src"]
 #[expect(dead_code, reason = "text is parsed here, and no file is opened")]
 mod agent {
@@ -13,8 +13,8 @@ mod agent {
 }
 
 use agent::proc::{
-    cgroup, diskstats, host_stat, limits, memory, mountinfo, net_counters, net_dev, passwd, pid_io,
-    pid_stat, pid_status, placement, pressure, schedstat, topology, waiting,
+    cgroup, cpuinfo, diskstats, host_stat, limits, memory, mountinfo, net_counters, net_dev,
+    passwd, pid_io, pid_stat, pid_status, placement, pressure, schedstat, topology, waiting,
 };
 
 /// A reader, and what must hold of it for any bytes.
@@ -23,6 +23,9 @@ type Check = (&'static str, fn(&[u8]));
 /// Every reader, by the name of its file. `cargo xtask fuzz --each-reader` reads the names here.
 const READERS: &[Check] = &[
     ("cgroup", cgroup_files),
+    ("cpuinfo", |bytes| {
+        let _ = cpuinfo::parse(bytes);
+    }),
     ("diskstats", |bytes| {
         if let Ok(disks) = diskstats::parse(bytes) {
             for (_, disk) in &disks {

@@ -35,6 +35,8 @@ pub(super) struct End {
     /// ended.
     pub(super) via: u32,
     pub(super) threads: Threads,
+    /// Why the threads are not known, where they are not.
+    pub(super) threads_listed: Result<(), Reason>,
     pub(super) memory: Observed<MemoryLines>,
     /// Of the process. The kernel counts in it what its children did, once they were waited for.
     pub(super) io: Observed<PidIo>,
@@ -129,9 +131,11 @@ impl End {
         }
         let own = alive.unwrap_or(*files);
         let has = has_its_own(&line);
+        let (threads, threads_listed) = threads::read(files)?;
         Ok(Self {
             via: own.pid,
-            threads: threads::read(files)?,
+            threads,
+            threads_listed,
             memory: has.clone().and_then(|()| memory(&own)).into(),
             io: own.io().into(),
             open_files: has.clone().and_then(|()| open_files(&own)).into(),

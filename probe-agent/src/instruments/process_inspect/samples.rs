@@ -452,7 +452,7 @@ mod tests {
             .collect();
         let context = machine.context();
         let files = ProcessFiles { pid: 7, context: &context };
-        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap());
+        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap().0);
         assert!(sampler.watched.iter().any(|watched| watched.tid == 106));
         // Before the first look, the last but one does something.
         let busy = write_thread(&machine, 105, 500, IN_POLL);
@@ -472,15 +472,15 @@ mod tests {
         write_thread(&machine, 7, 0, IN_POLL);
         let context = machine.context();
         let files = ProcessFiles { pid: 7, context: &context };
-        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap());
+        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap().0);
         sampler.look();
         let born = write_thread(&machine, 8, 0, IN_POLL);
         sampler.look();
         assert_eq!(sampler.mostly(born), Observed::Known(WaitKind::Poll));
-        assert!(!sampler.saw_others(&threads::read(&files).unwrap()));
+        assert!(!sampler.saw_others(&threads::read(&files).unwrap().0));
         machine.remove("7/task/8");
         sampler.look();
-        assert!(sampler.saw_others(&threads::read(&files).unwrap()));
+        assert!(sampler.saw_others(&threads::read(&files).unwrap().0));
     }
 
     #[test]
@@ -491,7 +491,7 @@ mod tests {
         write_thread(&machine, 7, 0, "7 0x1 0x2 0x3 0x4 0x5 0x6 0xffe00000 0xf7000000");
         let context = machine.context();
         let files = ProcessFiles { pid: 7, context: &context };
-        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap());
+        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap().0);
         sampler.look();
         let waits = sampler.waits(|_| Observed::Known(1.0));
         let [group] = waits.groups.as_slice() else { panic!("one group") };
@@ -507,7 +507,7 @@ mod tests {
         let alive = write_thread(&machine, 8, 0, IN_POLL);
         let context = machine.context();
         let files = ProcessFiles { pid: 7, context: &context };
-        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap());
+        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap().0);
         sampler.look();
         sampler.look();
         let waits = sampler.waits(|_| Observed::Known(1.0));

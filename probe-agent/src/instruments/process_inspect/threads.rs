@@ -44,14 +44,21 @@ impl Thread {
 /// All threads of the process.
 pub(super) type Threads = BTreeMap<ThreadId, Thread>;
 
-/// Reads all threads. A thread that ends meanwhile is left out, as if it had ended before.
+/// Reads all threads. A thread that ends meanwhile is left out, as if it had ended before. Without
+/// a list of threads there is none, and why that is so.
 ///
 /// # Errors
 ///
 /// When the process is gone, or the call reached a limit.
-pub(super) fn read(files: &ProcessFiles<'_, '_>) -> Result<Threads, AgentError> {
+pub(super) fn read(
+    files: &ProcessFiles<'_, '_>,
+) -> Result<(Threads, Result<(), Reason>), AgentError> {
     const CHECK_EVERY: usize = 256;
-    let tids = files.thread_ids().map_err(|reason| missing(files.pid, reason))?;
+    let tids = match files.thread_ids() {
+        Ok(tids) => tids,
+        Err(reason @ Reason::Gone) => return Err(missing(files.pid, reason)),
+        Err(reason) => return Ok((Threads::new(), Err(reason))),
+    };
     // The costlier files: one of 1.4 KB and a small one for each thread, twice.
     let (count, limit) = (tids.len() as u64, MOST_THREADS);
     let costly = if count > limit { Err(Reason::TooCostly { count, limit }) } else { Ok(()) };
@@ -64,7 +71,7 @@ pub(super) fn read(files: &ProcessFiles<'_, '_>) -> Result<Threads, AgentError> 
             threads.insert(id, thread);
         }
     }
-    Ok(threads)
+    Ok((threads, Ok(())))
 }
 
 /// # Errors

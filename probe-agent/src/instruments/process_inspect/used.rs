@@ -68,17 +68,20 @@ impl Used {
             }
         });
         let process = clock::ticks(cpu(last).saturating_sub(cpu(first)));
-        let schedstat = run.used().and_then(|used| {
+        let listed = first.threads_listed.clone().and(last.threads_listed.clone());
+        let used = Observed::from(listed.clone()).zip(run.used());
+        let schedstat = used.and_then(|((), used)| {
             let is_short = some_came_and_went(process, Duration::from_nanos(used.running_ns));
             if is_short || saw_others { Err(Reason::ThreadsEnded) } else { Ok(used) }
         });
         // Threads that came and went show in the running time, not in each of the others.
         let whole = match &schedstat {
             Observed::Unknown(Reason::ThreadsEnded) => Err(Reason::ThreadsEnded),
-            Observed::Known(_) | Observed::Unknown(_) => Ok(()),
+            Observed::Known(_) | Observed::Unknown(_) => listed.clone(),
         };
+        let known = Observed::from(listed).zip(run.used_as_far_as_known());
         Self {
-            known: run.used_as_far_as_known(),
+            known: known.map(|((), used)| used),
             threads: threads.collect(),
             switches: sum(&whole, before, now, began_ticks, |thread| &thread.switches),
             block_delay: sum(&whole, before, now, began_ticks, |thread| &thread.block_delay),
@@ -121,6 +124,7 @@ mod tests {
         process_files::ProcessFiles,
         process_inspect::cgroup_levels::CgroupLevels,
     };
+    use protocol::observed::Feature;
 
     /// Process 7 with two threads that have counted something before the window.
     fn machine() -> FakeMachine {
@@ -136,6 +140,18 @@ mod tests {
         let context = machine.context();
         let files = ProcessFiles { pid: 7, context: &context };
         End::read(&files, &CgroupLevels::of(&files)).unwrap()
+    }
+
+    #[test]
+    fn without_a_list_of_threads_nothing_is_said_of_them() {
+        let machine = FakeMachine::new();
+        machine.stat("7", FakeStat { threads: 2, ..FakeStat::idle(7, 100) });
+        let used = Used::between(&end(&machine), &end(&machine), false);
+        let lacks = Reason::KernelLacks(Feature::Field);
+        assert_eq!(used.schedstat, Observed::Unknown(lacks.clone()));
+        assert_eq!(used.known, Observed::Unknown(lacks.clone()));
+        assert_eq!(used.switches, Observed::Unknown(lacks.clone()));
+        assert_eq!(used.io, Observed::Unknown(lacks));
     }
 
     #[test]

@@ -1,0 +1,12 @@
+//! What the agent is made of. The program is in `main.rs`; tests use the parts one by one.
+
+pub mod artifacts;
+pub mod call;
+pub mod command_line;
+pub mod exit;
+pub mod instruments;
+pub mod local;
+pub mod os;
+pub mod proc;
+pub mod rank;
+pub mod serve;
