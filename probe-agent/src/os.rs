@@ -6,3 +6,4 @@ pub mod harden;
 pub mod open_files;
 pub mod stdout;
 pub mod supervisor;
+pub mod sysconf;

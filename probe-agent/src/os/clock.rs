@@ -1,6 +1,7 @@
 //! Clocks. Windows are measured on the monotonic clock, so that a step of the wall clock changes
 //! nothing; ages on the one that also counts while the machine sleeps, as the kernel does.
 
+use super::sysconf;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
@@ -26,8 +27,7 @@ pub fn thread_cpu() -> Duration {
 
 /// The length of a clock tick, the unit of `/proc/PID/stat`: `USER_HZ`, 10 ms nearly everywhere.
 pub fn tick() -> Duration {
-    let per_second = rustix::param::clock_ticks_per_second().max(1);
-    Duration::from_nanos(1_000_000_000 / per_second)
+    Duration::from_nanos(1_000_000_000 / sysconf::ticks_per_second())
 }
 
 /// A number of clock ticks as time.

@@ -4,6 +4,7 @@ use super::end::{End, TcpCounters};
 use crate::{
     call::Context,
     instruments::window::{Window, growth},
+    os::sysconf,
     proc::{
         Root,
         diskstats::{DiskStat, SECTOR_BYTES},
@@ -164,7 +165,9 @@ impl Ends<'_> {
         let (now, before) = (&self.last.reclaim, &self.first.reclaim);
         let swap = amounts.swap_total.clone().zip(amounts.swap_free.clone());
         let pages = |now: &Observed<u64>, before: &Observed<u64>| {
-            self.window.rate(growth(now, before).map(|pages| pages.saturating_mul(page_bytes())))
+            let bytes =
+                growth(now, before).map(|pages| pages.saturating_mul(sysconf::page_bytes()));
+            self.window.rate(bytes)
         };
         Memory {
             total_bytes: amounts.total.clone(),
@@ -272,10 +275,6 @@ impl Ends<'_> {
 
 fn count(entries: usize) -> u32 {
     u32::try_from(entries).unwrap_or(u32::MAX)
-}
-
-fn page_bytes() -> u64 {
-    u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
 fn hundredths(value: f64) -> f64 {

@@ -7,6 +7,7 @@ use crate::{
         ownership::{Placement, Users},
         process_files::ProcessFiles,
     },
+    os::sysconf,
 };
 use protocol::{
     error::AgentError,
@@ -97,7 +98,7 @@ fn group(members: &[&Change], column: Column, window: Duration) -> Group {
         let rank = |process| rank(process).unwrap_or(f64::NEG_INFINITY);
         rank(left).total_cmp(&rank(right))
     });
-    let page_bytes = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+    let page_bytes = sysconf::page_bytes();
     let largest = members.iter().map(|process| process.resident_pages).max().unwrap_or_default();
     let weight = weight(members, column);
     let ranked_by = weight.clone().map(|weight| readable(weight, column, page_bytes));

@@ -13,7 +13,7 @@ use crate::{
         ownership::{self, Placement, Users},
         process_files::ProcessFiles,
     },
-    os::clock,
+    os::{clock, sysconf},
     rank,
     rank::Page,
 };
@@ -219,7 +219,7 @@ fn row(
     let rate = |count| PerSecond::over(count, change.window).unwrap_or_default();
     let rates = Rates::of(change, details, request, context);
     let owner = Owner::of(change, users, context);
-    let page_bytes = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+    let page_bytes = sysconf::page_bytes();
     let row = ProcessRow {
         pid: change.pid,
         start_ticks: change.start_ticks,
