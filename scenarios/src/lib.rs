@@ -1,4 +1,4 @@
-//! Services with a known fault, and a private SSH server to reach them through.
+//! Services with a known fault, a private SSH server to reach them through, and other kernels.
 //!
 //! Every fault is one file: what the service does wrong, and what sysmcp must and must not say
 //! about it. The tests in this crate start a service, look at it through a real, pushed agent over
@@ -15,5 +15,6 @@ pub mod second_way;
 pub mod service;
 pub mod sshd;
 pub mod sysmcp;
+pub mod vm;
 #[path = "../../fixtures/without_settings.rs"]
 pub mod without_settings;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use scenarios::{demo, faults::Fault, load, relay, service};
+use scenarios::{demo, faults::Fault, load, relay, service, vm};
 use std::{process::ExitCode, time::Duration};
 
 #[derive(Debug, Parser)]
@@ -59,6 +59,8 @@ enum Command {
         #[arg(long)]
         cut: Option<std::path::PathBuf>,
     },
+    /// Be the first process of a guest, and do what its host asks
+    Guest,
 }
 
 fn main() -> ExitCode {
@@ -84,5 +86,6 @@ fn run(command: Command) -> Result<()> {
             Ok(())
         }
         Command::Relay { port, rate, cut } => relay::run(port, rate, cut.as_deref()),
+        Command::Guest => vm::inside::run(),
     }
 }

@@ -209,7 +209,7 @@ pub fn user_name() -> String {
     line.and_then(|line| line.split(':').next()).unwrap_or("root").to_owned()
 }
 
-fn make_key(path: &Path, passphrase: &str) -> Result<()> {
+pub(crate) fn make_key(path: &Path, passphrase: &str) -> Result<()> {
     let status = Command::new("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", passphrase, "-C", "scenario", "-f"])
         .arg(path)

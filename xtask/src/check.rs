@@ -1,6 +1,6 @@
 //! Everything that CI checks, in the order in which it fails fastest.
 
-use crate::{agents, fuzz, measure, peers, setup, shell, shell::cargo};
+use crate::{agents, fuzz, kernels, measure, peers, setup, shell, shell::cargo};
 use anyhow::{Context as _, Result, bail};
 use std::{
     fs,
@@ -12,6 +12,9 @@ use std::{
 pub fn run(full: bool) -> Result<()> {
     let started = Instant::now();
     setup::ensure(&[&setup::FOR_A_TARGET, &setup::FOR_TESTS, &setup::FOR_FUZZING])?;
+    if full {
+        setup::ensure(&[&setup::FOR_KERNELS])?;
+    }
     let not_run = fresh_list()?;
     step("format", || shell::run(cargo().args(["fmt", "--all", "--check"])))?;
     step("agents", || {
@@ -44,6 +47,7 @@ pub fn run(full: bool) -> Result<()> {
     })?;
     if full {
         step("the kill matrix, again and again", || kill_matrix(&not_run))?;
+        step("other kernels", || kernels::run(None, None))?;
     }
     let seconds = if full { 600 } else { 15 };
     step("fuzzing", || fuzz::run(None, seconds))?;
@@ -51,6 +55,9 @@ pub fn run(full: bool) -> Result<()> {
         step("measurements", measure::run)?;
     }
     report(&not_run)?;
+    if !full {
+        println!("only with --full: other kernels, the kill matrix again and again, measurements");
+    }
     println!("all checks passed in {} s", started.elapsed().as_secs());
     Ok(())
 }

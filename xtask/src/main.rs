@@ -5,6 +5,7 @@ mod bless;
 mod check;
 mod demo;
 mod fuzz;
+mod kernels;
 mod measure;
 mod peers;
 mod setup;
@@ -51,6 +52,15 @@ enum Command {
         #[arg(long, default_value_t = 600)]
         seconds: u64,
     },
+    /// Boot other kernels with the agent inside, and check what it says there
+    Kernels {
+        /// Only this one, as 6.1
+        #[arg(long)]
+        kernel: Option<String>,
+        /// Only checks whose name holds this
+        #[arg(long)]
+        check: Option<String>,
+    },
     /// Measure what it costs, beside what one would type instead
     Bench,
     /// Write goldens and generated documentation anew; then read the difference
@@ -75,6 +85,7 @@ fn run(command: Command) -> Result<()> {
         Command::Agents { faulty: true } => agents::build_faulty(),
         Command::Fuzz { each_reader: true, seconds, .. } => fuzz::each_reader(seconds),
         Command::Fuzz { target, seconds, .. } => fuzz::run(target.as_deref(), seconds),
+        Command::Kernels { kernel, check } => kernels::run(kernel.as_deref(), check.as_deref()),
         Command::Bench => measure::run(),
         Command::Bless => bless::run(),
     }

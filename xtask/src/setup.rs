@@ -40,6 +40,14 @@ pub const FOR_TESTS: [Program; 8] = [
     program("unshare", "util-linux"),
 ];
 
+/// For other kernels: what fetches them, and what they run in.
+pub const FOR_KERNELS: [Program; 4] = [
+    program("apt-get", "apt"),
+    program("dpkg-deb", "dpkg"),
+    program("qemu-system-x86_64", "qemu-system-x86"),
+    program("setpriv", "util-linux"),
+];
+
 /// For fuzzing: libFuzzer is compiled from C++.
 pub const FOR_FUZZING: [Program; 1] = [program("c++", "g++")];
 

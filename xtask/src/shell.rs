@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -14,9 +14,14 @@ pub fn root() -> PathBuf {
 
 /// Runs a command in the project's folder; fails when it does.
 pub fn run(command: &mut Command) -> Result<()> {
+    run_in(&root(), command)
+}
+
+/// Runs a command in a folder; fails when it does.
+pub fn run_in(folder: &Path, command: &mut Command) -> Result<()> {
     let shown = shown(command);
     let status =
-        command.current_dir(root()).status().with_context(|| format!("could not run {shown}"))?;
+        command.current_dir(folder).status().with_context(|| format!("could not run {shown}"))?;
     if !status.success() {
         bail!("{shown} failed: {status}");
     }

@@ -1,0 +1,237 @@
+//! Debian's kernels, and what a guest needs to boot one: fetched once, and never installed.
+//!
+//! `apt` fetches with a configuration of its own below `target/kernels`, so that it checks
+//! signatures as it always does, and neither knows nor changes what this machine has.
+
+mod initramfs;
+
+use crate::{
+    agents, setup,
+    shell::{self, cargo},
+};
+use anyhow::{Context as _, Result, bail};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// A kernel: the first two numbers of its version, and the release of Debian that has it.
+const KERNELS: [(&str, &str); 2] = [("6.1", "bookworm"), ("6.12", "trixie")];
+
+/// The package that depends on the newest kernel of a release, in its flavour for clouds: the
+/// smallest.
+const NEWEST: &str = "linux-image-cloud-amd64";
+
+/// The programs in a guest, and the release they are from.
+const PROGRAMS: [&str; 3] = ["busybox-static", "dropbear-bin", "libcap2-bin"];
+const PROGRAMS_FROM: &str = "bookworm";
+
+/// What is fetched here is for this processor, which QEMU imitates wherever it runs.
+const ARCH: &str = "amd64";
+const TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// Runs the checks on every kernel, or on one; or only one check.
+pub fn run(kernel: Option<&str>, check: Option<&str>) -> Result<()> {
+    let wanted: Vec<_> = KERNELS
+        .into_iter()
+        .filter(|(name, _)| kernel.is_none_or(|kernel| kernel == *name))
+        .collect();
+    if wanted.is_empty() {
+        let names = KERNELS.map(|(name, _)| name).join(", ");
+        bail!("there is no kernel `{}`; there are {names}", kernel.unwrap_or_default());
+    }
+    setup::ensure(&[&setup::FOR_A_TARGET, &setup::FOR_KERNELS])?;
+    agents::build()?;
+    shell::run(cargo().args(["build", "--quiet", "--workspace"]))?;
+    prepare(&wanted)?;
+    let mut tests = cargo();
+    tests.args(["test", "--package", "scenarios", "--test", "kernels", "--"]);
+    // One at a time: they measure, on a machine with few processors.
+    tests.args(["--ignored", "--nocapture", "--test-threads", "1"]);
+    for (name, _) in wanted {
+        tests.arg(format!("{}::{}", module_of(name), check.unwrap_or_default()));
+    }
+    shell::run(&mut tests)
+}
+
+/// The module with a kernel's checks.
+fn module_of(kernel: &str) -> String {
+    format!("linux_{}", kernel.replace('.', "_"))
+}
+
+/// Puts kernels, and their first file systems with the agent of now, below `target/kernels`.
+fn prepare(kernels: &[(&str, &str)]) -> Result<()> {
+    let folder = shell::root().join("target/kernels");
+    let programs = folder.join("programs");
+    once(&programs, &PROGRAMS.join(" "), || {
+        let apt = Apt::of(&folder, PROGRAMS_FROM)?;
+        apt.fetch_with_dependencies(&PROGRAMS, &programs)
+    })?;
+    let agent = unpacked_agent()?;
+    let init = init()?;
+    for (name, release) in kernels {
+        let kernel = folder.join(name);
+        once(&kernel, &format!("{NEWEST} of {release}"), || {
+            let apt = Apt::of(&folder, release)?;
+            let package = apt.newest_kernel()?;
+            if !package.starts_with(&format!("linux-image-{name}.")) {
+                bail!("the kernel of Debian {release} is {package}, not Linux {name}");
+            }
+            println!("fetching {package} of Debian {release}");
+            apt.fetch(&package, &kernel)
+        })?;
+        let files = kernel.join("files");
+        let image = one_file(&files.join("boot"), "vmlinuz-")?;
+        fs::copy(image, kernel.join("vmlinuz"))?;
+        let image = initramfs::pack(
+            &programs.join("files"),
+            &files,
+            &[("probe-agent", &agent), ("scenarios", &init)],
+        )?;
+        fs::write(kernel.join("initramfs"), image)?;
+    }
+    Ok(())
+}
+
+/// The agent that a controller would push.
+fn unpacked_agent() -> Result<Vec<u8>> {
+    let path = shell::root().join("target/agents/x86_64.gz");
+    let packed = fs::read(&path).with_context(|| format!("could not read {}", path.display()))?;
+    let mut agent = Vec::new();
+    std::io::copy(&mut flate2::read::GzDecoder::new(packed.as_slice()), &mut agent)?;
+    Ok(agent)
+}
+
+/// The guest's first process: the program of the scenarios, static.
+fn init() -> Result<Vec<u8>> {
+    shell::run(cargo().args(["build", "--quiet", "--package", "scenarios", "--target", TARGET]))?;
+    let path = shell::root().join("target").join(TARGET).join("debug/scenarios");
+    fs::read(&path).with_context(|| format!("could not read {}", path.display()))
+}
+
+/// Fills a folder unless this very thing is there already.
+fn once(folder: &Path, what: &str, fill: impl FnOnce() -> Result<()>) -> Result<()> {
+    let stamp = folder.join(".fetched");
+    if fs::read_to_string(&stamp).is_ok_and(|found| found == what) {
+        return Ok(());
+    }
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    fs::create_dir_all(folder)?;
+    fill().with_context(|| format!("could not fetch {what}"))?;
+    fs::write(&stamp, what)?;
+    Ok(())
+}
+
+/// The one file in a folder whose name begins so.
+fn one_file(folder: &Path, start: &str) -> Result<PathBuf> {
+    let entries = fs::read_dir(folder).with_context(|| format!("no {}", folder.display()))?;
+    entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start)))
+        .with_context(|| format!("no {start}* in {}", folder.display()))
+}
+
+/// apt for one release of Debian, with everything it keeps in a folder of ours.
+struct Apt {
+    options: Vec<String>,
+    archives: PathBuf,
+}
+
+impl Apt {
+    /// Prepares the folder and asks for the newest lists.
+    fn of(folder: &Path, release: &str) -> Result<Self> {
+        let own = folder.join(format!("apt-{release}"));
+        let archives = own.join("cache/archives");
+        fs::create_dir_all(own.join("state/lists/partial"))?;
+        fs::create_dir_all(archives.join("partial"))?;
+        // As if nothing were installed, so that what is needed is fetched though this machine has it.
+        fs::write(own.join("status"), "")?;
+        fs::write(
+            own.join("sources.list"),
+            format!(
+                "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
+                 http://deb.debian.org/debian {release} main\n"
+            ),
+        )?;
+        let at = |name: &str| own.join(name).display().to_string();
+        let options = [
+            ("Dir::State", at("state")),
+            ("Dir::State::status", at("status")),
+            ("Dir::Cache", at("cache")),
+            ("Dir::Etc::SourceList", at("sources.list")),
+            ("Dir::Etc::SourceParts", "/dev/null".to_owned()),
+            ("Dir::Etc::Preferences", "/dev/null".to_owned()),
+            ("Dir::Etc::PreferencesParts", "/dev/null".to_owned()),
+            ("Acquire::Languages", "none".to_owned()),
+            ("APT::Architecture", ARCH.to_owned()),
+            ("APT::Architectures", ARCH.to_owned()),
+            // The user that root's apt fetches as has no way into this folder.
+            ("APT::Sandbox::User", "root".to_owned()),
+        ];
+        let options = options.iter().map(|(name, value)| format!("--option={name}={value}"));
+        let apt = Self { options: options.collect(), archives };
+        shell::run(apt.command("apt-get").args(["update", "-qq"]))?;
+        Ok(apt)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.args(&self.options);
+        command
+    }
+
+    /// The package with the newest kernel.
+    fn newest_kernel(&self) -> Result<String> {
+        let shown =
+            shell::output(self.command("apt-cache").args(["show", "--no-all-versions", NEWEST]))?;
+        let depends = shown.lines().find_map(|line| line.strip_prefix("Depends: "));
+        let package = depends.and_then(|depends| depends.split_whitespace().next());
+        package.map(str::to_owned).with_context(|| format!("{NEWEST} depends on nothing"))
+    }
+
+    /// Fetches a package alone and unpacks it into a folder.
+    fn fetch(&self, package: &str, into: &Path) -> Result<()> {
+        shell::run_in(&self.archives, self.command("apt-get").args(["download", "-qq", package]))?;
+        self.unpack(into)
+    }
+
+    /// Fetches packages and what they depend on, and unpacks all into a folder.
+    fn fetch_with_dependencies(&self, packages: &[&str], into: &Path) -> Result<()> {
+        let mut install = self.command("apt-get");
+        install.args(["install", "-qq", "-y", "--download-only", "--no-install-recommends"]);
+        shell::run(install.args(packages))?;
+        self.unpack(into)
+    }
+
+    /// Unpacks what was fetched into the folder `files` in a folder, and forgets it.
+    fn unpack(&self, into: &Path) -> Result<()> {
+        for entry in fs::read_dir(&self.archives)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "deb") {
+                shell::run(Command::new("dpkg-deb").arg("-x").arg(&path).arg(into.join("files")))?;
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_has_its_checks_and_its_golden() {
+        let path = shell::root().join("scenarios/tests/kernels.rs");
+        let tests = fs::read_to_string(path).unwrap();
+        for (name, _) in KERNELS {
+            let line = format!("checks! {{ @on {} \"{name}\"", module_of(name));
+            assert!(tests.contains(&line), "scenarios/tests/kernels.rs lacks `{line}`");
+            let golden = format!("fixtures/golden/kernels/{name}.txt");
+            assert!(shell::root().join(&golden).exists(), "there is no {golden}");
+        }
+    }
+}
