@@ -44,15 +44,26 @@ pub fn run(kernel: Option<&str>, check: Option<&str>) -> Result<()> {
     setup::ensure(&[&setup::FOR_A_TARGET, &setup::FOR_KERNELS])?;
     agents::build()?;
     shell::run(cargo().args(["build", "--quiet", "--workspace"]))?;
-    prepare(&wanted)?;
-    let mut tests = cargo();
-    tests.args(["test", "--package", "scenarios", "--test", "kernels", "--"]);
-    // One at a time: they measure, on a machine with few processors.
-    tests.args(["--ignored", "--nocapture", "--test-threads", "1"]);
-    for (name, _) in wanted {
-        tests.arg(format!("{}::{}", module_of(name), check.unwrap_or_default()));
+    let check = check.unwrap_or_default();
+    let start = |name: &str| format!("{}::{check}", module_of(name));
+    let there = shell::output(tests().args(["--ignored", "--list", "--format", "terse"]))?;
+    for (name, _) in &wanted {
+        if !there.lines().any(|line| line.starts_with(&start(name))) {
+            bail!("no check on Linux {name} begins with `{check}`; there are\n{there}");
+        }
     }
-    shell::run(&mut tests)
+    prepare(&wanted)?;
+    // One at a time: they measure, on a machine with few processors.
+    let mut tests = tests();
+    tests.args(["--ignored", "--nocapture", "--test-threads", "1"]);
+    shell::run(tests.args(wanted.iter().map(|(name, _)| start(name))))
+}
+
+/// The checks, as a program to which arguments may be added.
+fn tests() -> Command {
+    let mut tests = cargo();
+    tests.args(["test", "--quiet", "--package", "scenarios", "--test", "kernels", "--"]);
+    tests
 }
 
 /// The module with a kernel's checks.

@@ -57,7 +57,7 @@ enum Command {
         /// Only this one, as 6.1
         #[arg(long)]
         kernel: Option<String>,
-        /// Only checks whose name holds this
+        /// Only checks whose name begins so
         #[arg(long)]
         check: Option<String>,
     },
