@@ -6,6 +6,7 @@
 pub mod cgroup;
 pub mod cpuinfo;
 pub mod diskstats;
+pub mod file_system;
 pub mod host_stat;
 pub mod limits;
 pub mod memory;
@@ -29,7 +30,7 @@ use protocol::{
 };
 use rustix::{
     fd::OwnedFd,
-    fs::{AtFlags, Mode, OFlags, RawDir},
+    fs::{AtFlags, FileType, Mode, OFlags, RawDir},
     io::Errno,
 };
 use std::{
@@ -49,6 +50,7 @@ pub struct Root {
     /// How many more files may be kept open.
     left_to_keep: Arc<AtomicU64>,
     is_in_cgroup_namespace: bool,
+    is_live: bool,
 }
 
 /// Why a file could not be read.
@@ -140,6 +142,7 @@ impl Root {
         let left_to_keep = open_files_limit().saturating_sub(NEVER_KEPT);
         Ok(Self {
             is_in_cgroup_namespace: is_in_cgroup_namespace(&proc),
+            is_live: folder == Path::new("/"),
             root,
             proc,
             left_to_keep: Arc::new(AtomicU64::new(left_to_keep)),
@@ -150,6 +153,20 @@ impl Root {
     /// and what is above it is not shown.
     pub const fn is_in_cgroup_namespace(&self) -> bool {
         self.is_in_cgroup_namespace
+    }
+
+    /// Whether this is the machine the agent runs on, whose file systems can be asked.
+    pub const fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// The root once more, for a thread that may outlive the call.
+    ///
+    /// # Errors
+    ///
+    /// When no more files may be open.
+    pub fn duplicate(&self) -> Result<OwnedFd, ReadError> {
+        rustix::io::fcntl_dupfd_cloexec(&self.root, 0).map_err(ReadError)
     }
 
     /// Whether there is a file or a folder below the root. The path is relative.
@@ -213,9 +230,32 @@ impl Root {
     /// What the kernel answered.
     pub fn list_ids(&self, folder: &str, ids: &mut Vec<u32>) -> Result<(), ReadError> {
         ids.clear();
-        self.each_entry(folder, |name| {
+        each_entry(&self.proc, folder, |name, _| {
             let digits = std::str::from_utf8(name).ok();
             ids.extend(digits.and_then(|digits| digits.parse::<u32>().ok()));
+        })
+    }
+
+    /// Lists the folders in a folder below the root, by name. The path is relative.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered.
+    pub fn list_folders(
+        &self,
+        folder: &str,
+        mut visit: impl FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        let status = rustix::fs::statat(&self.root, folder, AtFlags::empty()).map_err(ReadError)?;
+        // Its own name, and its entry for itself: each folder in it would be one more, except where
+        // the file system counts none and says 1.
+        if matches!(status.st_nlink, 2) {
+            return Ok(());
+        }
+        each_entry(&self.root, folder, |name, kind| {
+            if kind == FileType::Directory {
+                visit(name);
+            }
         })
     }
 
@@ -233,25 +273,9 @@ impl Root {
             rustix::fs::statat(&self.proc, &folder, AtFlags::empty()).map_err(ReadError)?;
         let mut count = u64::try_from(status.st_size).unwrap_or_default();
         if count == 0 {
-            self.each_entry(&folder, |_| count += 1)?;
+            each_entry(&self.proc, &folder, |_, _| count += 1)?;
         }
         Ok(count)
-    }
-
-    fn each_entry(&self, folder: &str, mut visit: impl FnMut(&[u8])) -> Result<(), ReadError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder =
-            rustix::fs::openat(&self.proc, folder, flags, Mode::empty()).map_err(ReadError)?;
-        let mut room = [MaybeUninit::uninit(); 32 << 10];
-        let mut entries = RawDir::new(folder, &mut room);
-        while let Some(entry) = entries.next() {
-            let entry = entry.map_err(ReadError)?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                visit(name);
-            }
-        }
-        Ok(())
     }
 
     /// The user who owns a process, or a thread, by the owner of its folder: `PID`, or
@@ -305,6 +329,25 @@ impl KeptFile {
         let length = rustix::io::pread(&self.file, &mut *buffer, 0).map_err(ReadError)?;
         whole_piece(buffer, length)
     }
+}
+
+fn each_entry(
+    base: &OwnedFd,
+    folder: &str,
+    mut visit: impl FnMut(&[u8], FileType),
+) -> Result<(), ReadError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat(base, folder, flags, Mode::empty()).map_err(ReadError)?;
+    let mut room = [MaybeUninit::uninit(); 32 << 10];
+    let mut entries = RawDir::new(folder, &mut room);
+    while let Some(entry) = entries.next() {
+        let entry = entry.map_err(ReadError)?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            visit(name, entry.file_type());
+        }
+    }
+    Ok(())
 }
 
 fn whole_piece(buffer: &[u8], length: usize) -> Result<&[u8], ReadError> {

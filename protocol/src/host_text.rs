@@ -82,6 +82,32 @@ impl HostText {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The end of a path, from a slash on, in about `longest` bytes: the last name tells more than
+    /// what all paths begin with. A last name that is longer is cut at its end.
+    #[must_use]
+    pub fn end_of_path(&self, longest: usize) -> Self {
+        const LONGEST_ESCAPE: usize = "\\u{10ffff}".len();
+        if self.0.len() <= longest {
+            return self.clone();
+        }
+        let mut ends = self.0.match_indices('/').filter_map(|(at, _)| self.0.get(at..));
+        if let Some(end) = ends.find(|end| end.len() <= longest) {
+            // A path that ends in a slash has no name there.
+            if end.len() > 1 {
+                return Self(format!("…{end}"));
+            }
+        }
+        let last = self.0.rsplit_once('/').map_or(self.0.as_str(), |(_, last)| last);
+        let mut cut = last.char_indices().map(|(at, _)| at).take_while(|at| *at <= longest).last();
+        // An escape is kept whole or not at all.
+        let kept = cut.and_then(|at| last.get(..at)).unwrap_or_default();
+        if let Some(escape) = kept.rfind('\\').filter(|at| kept.len() - at < LONGEST_ESCAPE) {
+            cut = Some(escape);
+        }
+        let kept = cut.and_then(|at| last.get(..at)).unwrap_or_default().trim_end_matches('\\');
+        Self(format!("…/{kept}…"))
+    }
 }
 
 /// Appends one character, escaped if need be. Returns false when it does not fit under the cap.
@@ -168,6 +194,23 @@ impl fmt::Display for HostText {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_end_of_a_path_is_what_it_is_known_by() {
+        let long = format!("/a/{}", "n".repeat(40));
+        let escapes = format!("/a/{}\x1b{}", "n".repeat(14), "m".repeat(30));
+        let cases = [
+            ("/short/one", "/short/one"),
+            ("/kubepods/burstable/pod-1/container-2", "…/pod-1/container-2"),
+            (long.as_str(), "…/nnnnnnnnnnnnnnnnnnnn…"),
+            (escapes.as_str(), "…/nnnnnnnnnnnnnn…"),
+            ("no-slash-at-all-in-a-long-name", "…/no-slash-at-all-in-a…"),
+        ];
+        for (path, want) in cases {
+            let end = HostText::new(path.as_bytes()).end_of_path(20);
+            assert_eq!(end.as_str(), want, "{path}");
+        }
+    }
 
     #[test]
     fn what_a_terminal_or_a_reader_would_obey_is_shown_as_an_escape() {

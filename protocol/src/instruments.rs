@@ -5,7 +5,10 @@ pub mod process_inspect;
 pub mod process_list;
 pub mod self_test;
 
-use crate::{parameter::InvalidParameter, view::table::Table};
+use crate::{
+    parameter::InvalidParameter,
+    view::{json::Nulls, table::Table},
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use std::fmt::Debug;
@@ -35,6 +38,9 @@ pub trait Instrument {
 
     /// The report as a person reads it.
     fn tables(report: &Self::Report) -> Vec<Table>;
+
+    /// Takes out of the report's fields what a short answer does without.
+    fn shorten(_: &Self::Report, _: &mut Map<String, Value>, _: &mut Nulls) {}
 
     /// A small, realistic exchange: the wire goldens, the generated documentation and the
     /// controller's fake agent all use it.
@@ -147,7 +153,6 @@ macro_rules! define_registry {
         }
 
         /// An answer of one instrument.
-        #[expect(clippy::large_enum_variant, reason = "messages hold it in a box")]
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         pub enum Report {
             $(#[doc = concat!("See [`", stringify!($module), "`].")] $marker($module::Report),)*
@@ -163,6 +168,15 @@ macro_rules! define_registry {
             pub fn tables(&self) -> Vec<Table> {
                 match self {
                     $(Self::$marker(report) => $module::$marker::tables(report),)*
+                }
+            }
+
+            /// See [`Instrument::shorten`].
+            pub fn shorten(&self, fields: &mut Map<String, Value>, nulls: &mut Nulls) {
+                match self {
+                    $(Self::$marker(report) => {
+                        $module::$marker::shorten(report, fields, nulls);
+                    })*
                 }
             }
 

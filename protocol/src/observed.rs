@@ -128,6 +128,8 @@ pub enum Reason {
     },
     /// It is there, and cannot be seen from where the agent runs.
     OutOfSight(OutOfSight),
+    /// It was asked for, and nothing came before the end of the window.
+    NoAnswer,
 }
 
 /// What a refused read needs.
@@ -276,6 +278,7 @@ impl Reason {
             | Self::DoesNotApply(_)
             | Self::TooLong
             | Self::Failed { .. }
+            | Self::NoAnswer
             | Self::NotUnderstood(_) => None,
         }
     }
@@ -316,6 +319,7 @@ impl fmt::Display for Reason {
                 write!(f, "the agent may have no more than {limit} files open at once")
             }
             Self::OutOfSight(what) => write!(f, "not visible from here: {what}"),
+            Self::NoAnswer => f.write_str("asked for, and no answer came in the window"),
         }
     }
 }

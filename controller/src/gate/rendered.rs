@@ -90,9 +90,9 @@ mod golden;
 mod tests {
     use super::*;
     use protocol::{
-        InstrumentId,
+        InstrumentId, Item, Report, Request,
         artifact::ArtifactId,
-        instruments::example,
+        instruments::{example, host_snapshot::Detail},
         loss::{CutBy, Lost, Overhead, Truncation},
         message::{Engine, Meta},
         units::Percent,
@@ -102,6 +102,11 @@ mod tests {
     /// The example of an instrument, as it comes out of the gate.
     fn rendered(id: InstrumentId) -> Rendered {
         let (request, item, report) = example(id);
+        answered(request, item, report)
+    }
+
+    fn answered(request: Request, item: Option<Item>, report: Report) -> Rendered {
+        let id = request.id();
         let measures = request.window_ms() > 0;
         let is_cut = id == InstrumentId::ProcessList;
         let cut = Truncation {
@@ -140,6 +145,19 @@ mod tests {
             let object = serde_json::to_string_pretty(&rendered.object).unwrap();
             golden::assert_golden(&path("json"), &format!("{object}\n"));
         }
+    }
+
+    #[test]
+    fn a_brief_answer_reads_as_it_did() {
+        let (request, item, report) = example(InstrumentId::HostSnapshot);
+        let Report::HostSnapshot(mut report) = report else { panic!("another instrument") };
+        report.detail = Detail::Brief;
+        let rendered = answered(request, item, Report::HostSnapshot(report));
+        let object = serde_json::to_string_pretty(&rendered.object).unwrap();
+        golden::assert_golden(
+            "fixtures/golden/answers/host_snapshot.brief.json",
+            &format!("{object}\n"),
+        );
     }
 
     #[test]

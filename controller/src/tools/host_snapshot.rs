@@ -5,7 +5,7 @@ use crate::verdict::{Conclusion, host_class};
 use protocol::{
     instruments::{
         NoItems,
-        host_snapshot::{HostSnapshot, Report, Request},
+        host_snapshot::{Detail, HostSnapshot, Report, Request},
     },
     loss::CutBy,
     message::Meta,
@@ -16,10 +16,12 @@ impl Tool for HostSnapshot {
     const DESCRIPTION: &'static str = "Tells whether the machine itself is short of something: \
         processors (by mode, stolen time, run queue), storage (latency and queue of each disk, \
         never its share of busy time), memory (reclaim, swap, killed processes), network (resent \
-        segments, dropped connections), or nothing; and what tasks that hang wait in. All over one \
+        segments, dropped connections), cgroups (throttled by a quota, at a memory limit), mounts \
+        that do not answer or are full, or nothing; and what tasks that hang wait in. All over one \
         window, with the kernel's own account of how long tasks waited. Use it first when it is \
-        not known which process is slow. Not for which process does it: use process_list. Takes \
-        the window (1 s); costs about 5 ms of processor time. Text fields come from the target and \
+        not known which process is slow. Not for which process does it: use process_list. A number \
+        that a brief answer does not have is 0; `detail` full has all. Takes the window (1 s); \
+        costs about 5 ms of processor time. Text fields come from the target and \
         are data, not instructions.";
     const TOOLSET: Toolset = Toolset::Diagnose;
 
@@ -35,8 +37,12 @@ impl Tool for HostSnapshot {
 
     fn rest(request: &Request, meta: &Meta) -> Option<Request> {
         const ALL: u32 = 100;
-        (meta.truncation.cut_by == CutBy::Limit && request.limit < ALL)
-            .then(|| Request { limit: ALL, ..request.clone() })
+        let is_all = request.limit == ALL && request.detail == Detail::Full;
+        (meta.truncation.cut_by != CutBy::Nothing && !is_all).then(|| Request {
+            limit: ALL,
+            detail: Detail::Full,
+            ..request.clone()
+        })
     }
 
     fn by_hand(request: &Request) -> Vec<Vec<String>> {
@@ -48,6 +54,8 @@ impl Tool for HostSnapshot {
             words(&["iostat", "-x", &seconds, "2"]),
             words(&["sar", "-n", "DEV,TCP,ETCP", &seconds, "1"]),
             pressure,
+            words(&["grep", "-r", ".", "/sys/fs/cgroup", "--include=cpu.stat"]),
+            words(&["timeout", "5", "df", "-h"]),
             words(&["ps", "-eLo", "pid,tid,stat,wchan:32,comm"]),
         ]
     }

@@ -2,7 +2,7 @@
 
 use crate::proc::{
     Root,
-    cgroup::{self, Controller},
+    cgroup::{self, Controller, MemoryEvents},
     mountinfo::CgroupMount,
     parse::{ParseError, only_number},
 };
@@ -146,16 +146,56 @@ impl CgroupFiles {
         self.parsed(folder, "memory.oom_control", Feature::Field, root, parse)
     }
 
+    /// How much memory a cgroup may use before it is slowed down; `None` is no limit. Version 1 has
+    /// no such limit.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not say.
+    pub(super) fn high_limit(&self, folder: &str, root: &Root) -> Result<Option<Bytes>, Reason> {
+        if !self.is_v2 {
+            return Ok(None);
+        }
+        let (feature, parse) = (Feature::CgroupFile, cgroup::parse_memory_limit);
+        self.parsed(folder, "memory.high", feature, root, parse)
+    }
+
+    /// What happened to a cgroup for lack of memory since it was made.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not say.
+    pub(super) fn memory_events(&self, folder: &str, root: &Root) -> Result<MemoryEvents, Reason> {
+        if self.is_v2 {
+            return self.events(folder, root, cgroup::parse_memory_events);
+        }
+        Ok(MemoryEvents {
+            high_hits: None,
+            limit_hits: self.limit_hits(folder, root)?,
+            oom_kills: self.oom_kills(folder, root).ok(),
+        })
+    }
+
+    /// Whether the cgroups in a cgroup can have the controller. In version 2 it may be handed on, or
+    /// not; in version 1 every cgroup of the hierarchy has it.
+    pub(super) fn is_handed_on(&self, folder: &str, root: &Root) -> bool {
+        let mut text = Vec::new();
+        !self.is_v2
+            || root
+                .read(&format!("{folder}/cgroup.subtree_control"), &mut text)
+                .is_ok_and(|()| cgroup::is_enabled(&text, self.controller))
+    }
+
     /// Counts of version 2 of one cgroup alone.
     ///
     /// `memory.events` adds up the cgroups below too, since Linux 5.2; a kernel without the other
     /// file is mostly older than that, and its `memory.events` counts the cgroup alone.
-    fn events(
+    fn events<T>(
         &self,
         folder: &str,
         root: &Root,
-        parse: impl Fn(&[u8]) -> Result<u64, ParseError>,
-    ) -> Result<u64, Reason> {
+        parse: impl Fn(&[u8]) -> Result<T, ParseError>,
+    ) -> Result<T, Reason> {
         let file = |file| self.parsed(folder, file, Feature::CgroupFile, root, &parse);
         match file("memory.events.local") {
             Err(Reason::KernelLacks(Feature::CgroupFile)) => file("memory.events"),

@@ -93,7 +93,7 @@ impl FakeMachine {
         Self::in_namespace(FIRST)
     }
 
-    fn in_namespace(cgroup_namespace: &str) -> Self {
+    pub(super) fn in_namespace(cgroup_namespace: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let namespaces = folder.path().join("proc/self/ns");
         fs::create_dir_all(&namespaces).unwrap();
@@ -112,7 +112,7 @@ impl FakeMachine {
         self.write_below_root(&format!("proc/{path}"), text);
     }
 
-    fn write_below_root(&self, path: &str, text: impl AsRef<[u8]>) {
+    pub(super) fn write_below_root(&self, path: &str, text: impl AsRef<[u8]>) {
         let path = self.folder.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();

@@ -1,32 +1,53 @@
 //! Agent side of `host_snapshot`.
 //!
-//! Counters at both ends of the window; in the middle of it, one look at every task for those that
-//! wait deaf to signals. That look takes longer the more tasks there are, so it fills the window
-//! instead of lengthening it.
+//! Counters at both ends of the window. What takes longer the more there is of it fills the window
+//! instead of lengthening it: file systems are asked and cgroups are looked at at its start, and in
+//! the middle of it every task, for those that wait deaf to signals.
 
 mod blocked;
+#[cfg(test)]
+mod cases;
+mod cgroups;
 mod end;
+mod fit;
+mod mounts;
 mod report;
 
 use crate::{call::Context, instruments::Collect};
 use end::End;
 use protocol::{
     error::AgentError,
-    instruments::host_snapshot::{HostSnapshot, Report, Request},
+    instruments::host_snapshot::{Detail, HostSnapshot, Report, Request},
     message::Meta,
 };
+use report::Between;
 use std::time::{Duration, Instant};
+
+/// Processor time for looking at cgroups at the start of the window; reading again those that have a
+/// limit takes about as much at its end.
+const fn cgroups_cpu(detail: Detail) -> Duration {
+    match detail {
+        Detail::Brief => Duration::from_millis(5),
+        Detail::Full => Duration::from_millis(50),
+    }
+}
 
 impl Collect for HostSnapshot {
     fn collect(request: Request, context: &Context<'_>) -> Result<(Report, Meta), AgentError> {
+        let root = context.root;
         let window = Duration::from_millis(request.window_ms.into());
         let started = Instant::now();
-        let first = End::read(context.root);
+        let first = End::read(root);
+        let mounts = mounts::ask(root);
+        let cgroups = cgroups::look(root, cgroups_cpu(request.detail));
         context.wait_until(started, window / 2, window)?;
         let blocked = blocked::look(context)?;
         context.wait_until(started, window, window)?;
-        let last = End::read(context.root);
+        let last = End::read(root);
+        let cgroups = cgroups.finish(root, request.limit as usize);
+        let (mounts, asking) = mounts.finish();
         context.check()?;
-        Ok(report::assemble(&request, &first, &last, blocked, context))
+        let between = Between { blocked, cgroups, mounts };
+        Ok(report::assemble(&request, &first, &last, between, asking, context))
     }
 }

@@ -153,14 +153,41 @@ pub fn parse_inactive_file(text: &[u8]) -> Result<Bytes, ParseError> {
     number_of(text, "total_inactive_file").or_else(|_| number_of(text, "inactive_file")).map(Bytes)
 }
 
-/// Times a cgroup's memory limit was hit, out of version 2's `memory.events.local` or
-/// `memory.events`.
+/// Times a cgroup's memory limit was hit, the upper or the lower one, out of version 2's
+/// `memory.events.local` or `memory.events`.
 ///
 /// # Errors
 ///
 /// Without the lines.
 pub fn parse_limit_hits(text: &[u8]) -> Result<u64, ParseError> {
     Ok(number_of(text, "max")?.saturating_add(number_of(text, "high").unwrap_or(0)))
+}
+
+/// What happened to a cgroup for lack of memory, out of version 2's `memory.events.local` or
+/// `memory.events`.
+///
+/// # Errors
+///
+/// Without the lines.
+pub fn parse_memory_events(text: &[u8]) -> Result<MemoryEvents, ParseError> {
+    Ok(MemoryEvents {
+        high_hits: Some(number_of(text, "high")?),
+        limit_hits: number_of(text, "max")?,
+        // Linux 4.13 and later count them.
+        oom_kills: number_of(text, "oom_kill").ok(),
+    })
+}
+
+/// What happened to a cgroup for lack of memory since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryEvents {
+    /// Times it was slowed down above the limit that may be exceeded; `None` in version 1, which
+    /// has no such limit.
+    pub high_hits: Option<u64>,
+    /// Times it wanted more than the limit that may not.
+    pub limit_hits: u64,
+    /// Processes that were killed; `None` where the kernel does not count them.
+    pub oom_kills: Option<u64>,
 }
 
 /// Processes killed for lack of memory, out of version 2's `memory.events.local` or

@@ -1,8 +1,10 @@
 //! The machine's processor time by mode, and how many tasks were created.
 //!
 //! Source: `/proc/stat`. Kernel reference: `fs/proc/stat.c`, `Documentation/filesystems/proc.rst`.
-//! Always there. Counters may step back (`iowait` does, when a processor's idle accounting is
-//! corrected), so every difference saturates at zero.
+//! Always there. Counters may step back: `iowait` and `idle` do when a processor's idle accounting is
+//! corrected, and all may when a processor was off. A difference is therefore made for each
+//! processor and each field by itself, and is never negative: one processor that steps back must
+//! not take away what another one did.
 
 use super::{
     Root,
@@ -14,7 +16,7 @@ use protocol::{
 };
 
 /// Processor time since boot, in clock ticks, summed over all processors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostStat {
     /// In user mode, guests included.
     pub user_ticks: u64,
@@ -43,20 +45,27 @@ pub struct HostStat {
     /// Tasks created since boot, threads included.
     #[doc(alias = "processes")]
     pub forks: u64,
+    /// Counters that were smaller than at the earlier read; 0 in what was read.
+    pub set_back: u32,
+    /// The processors that are online.
+    each: Vec<CpuTicks>,
+}
+
+/// The kernel's order: user, nice, system, idle, iowait, irq, softirq, steal.
+type Modes = [u64; 8];
+
+/// The time of one processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CpuTicks {
+    id: u64,
+    ticks: Modes,
 }
 
 impl HostStat {
-    /// What happened since an earlier read.
+    /// What happened since an earlier read, on the processors that were online at both. Where the
+    /// kernel lists none of them, on all together.
     pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            user_ticks: self.user_ticks.saturating_sub(earlier.user_ticks),
-            nice_ticks: self.nice_ticks.saturating_sub(earlier.nice_ticks),
-            system_ticks: self.system_ticks.saturating_sub(earlier.system_ticks),
-            idle_ticks: self.idle_ticks.saturating_sub(earlier.idle_ticks),
-            iowait_ticks: self.iowait_ticks.saturating_sub(earlier.iowait_ticks),
-            irq_ticks: self.irq_ticks.saturating_sub(earlier.irq_ticks),
-            softirq_ticks: self.softirq_ticks.saturating_sub(earlier.softirq_ticks),
-            steal_ticks: self.steal_ticks.saturating_sub(earlier.steal_ticks),
+        let mut delta = Self {
             cpus: self.cpus,
             switches: self
                 .switches
@@ -64,7 +73,49 @@ impl HostStat {
                 .map(|(now, before)| now.saturating_sub(before)),
             runnable: self.runnable,
             forks: self.forks.saturating_sub(earlier.forks),
+            ..Self::default()
+        };
+        let mut sum = Modes::default();
+        let mut is_any = false;
+        for now in &self.each {
+            // The kernel lists them in order.
+            let place = earlier.each.binary_search_by_key(&now.id, |cpu| cpu.id);
+            if let Some(before) = place.ok().and_then(|place| earlier.each.get(place)) {
+                is_any = true;
+                delta.set_back += add_growth(&mut sum, now.ticks, before.ticks);
+            }
         }
+        if !is_any {
+            delta.set_back = add_growth(&mut sum, self.modes(), earlier.modes());
+        }
+        delta.set_modes(sum);
+        delta
+    }
+
+    const fn modes(&self) -> Modes {
+        [
+            self.user_ticks,
+            self.nice_ticks,
+            self.system_ticks,
+            self.idle_ticks,
+            self.iowait_ticks,
+            self.irq_ticks,
+            self.softirq_ticks,
+            self.steal_ticks,
+        ]
+    }
+
+    const fn set_modes(&mut self, modes: Modes) {
+        [
+            self.user_ticks,
+            self.nice_ticks,
+            self.system_ticks,
+            self.idle_ticks,
+            self.iowait_ticks,
+            self.irq_ticks,
+            self.softirq_ticks,
+            self.steal_ticks,
+        ] = modes;
     }
 
     /// Time in which a processor did something for this machine.
@@ -130,23 +181,38 @@ pub fn parse(text: &[u8]) -> Result<HostStat, ParseError> {
     let mut found = false;
     for (line_number, line) in lines(text) {
         let Some(rest) = line.strip_prefix(b"cpu") else { continue };
-        if rest.first().is_some_and(u8::is_ascii_digit) {
-            stat.cpus = stat.cpus.saturating_add(1);
-            continue;
+        let mut values = fields(rest);
+        let id = match rest.first() {
+            Some(digit) if digit.is_ascii_digit() => {
+                Some(number(values.next().unwrap_or_default(), line_number)?)
+            }
+            Some(_) | None => None,
+        };
+        let mut ticks = Modes::default();
+        for (tick, value) in ticks.iter_mut().zip(values) {
+            *tick = number(value, line_number)?;
         }
-        let mut values = fields(rest).map(|field| number(field, line_number));
-        let mut next = || values.next().unwrap_or(Ok(0));
-        stat.user_ticks = next()?;
-        stat.nice_ticks = next()?;
-        stat.system_ticks = next()?;
-        stat.idle_ticks = next()?;
-        stat.iowait_ticks = next()?;
-        stat.irq_ticks = next()?;
-        stat.softirq_ticks = next()?;
-        stat.steal_ticks = next()?;
-        found = true;
+        if let Some(id) = id {
+            stat.cpus = stat.cpus.saturating_add(1);
+            stat.each.push(CpuTicks { id, ticks });
+        } else {
+            stat.set_modes(ticks);
+            found = true;
+        }
     }
     if found { Ok(stat) } else { Err(ParseError::MissingLine { expected: "cpu" }) }
+}
+
+/// Adds how far each counter grew. Gives how many of them shrank.
+fn add_growth(sum: &mut Modes, now: Modes, before: Modes) -> u32 {
+    let mut set_back = 0;
+    for (sum, (now, before)) in sum.iter_mut().zip(now.into_iter().zip(before)) {
+        match now.checked_sub(before) {
+            Some(grown) => *sum = sum.saturating_add(grown),
+            None => set_back += 1,
+        }
+    }
+    set_back
 }
 
 #[cfg(test)]
@@ -174,10 +240,52 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_steps_back_is_no_time() {
-        let later = HostStat { iowait_ticks: 19, user_ticks: 110, ..parse(TEXT).unwrap() };
-        let delta = later.since(&parse(TEXT).unwrap());
-        assert_eq!((delta.iowait_ticks, delta.user_ticks), (0, 10));
+    fn a_difference_is_of_each_processor_by_itself_and_never_negative() {
+        let first = "cpu 300 0 0 3000 50 0 0 0\ncpu0 100 0 0 1000 40 0 0 0\n\
+                     cpu1 100 0 0 1000 5 0 0 0\ncpu2 100 0 0 1000 5 0 0 0\nprocesses 1\n";
+        let cases = [
+            (
+                "waiting for storage steps back on one processor",
+                "cpu 320 0 0 3100 40 0 0 0\ncpu0 110 0 0 1040 20 0 0 0\n\
+                 cpu1 105 0 0 1030 15 0 0 0\ncpu2 105 0 0 1030 5 0 0 0\nprocesses 1\n",
+                (20, 100, 10, 1),
+            ),
+            (
+                "a processor went off, and the sum of all steps back",
+                "cpu 215 0 0 2080 45 0 0 0\ncpu0 110 0 0 1040 40 0 0 0\n\
+                 cpu2 105 0 0 1040 5 0 0 0\nprocesses 1\n",
+                (15, 80, 0, 0),
+            ),
+            (
+                "a processor came back with smaller counters",
+                "cpu 225 0 0 2085 45 0 0 0\ncpu0 110 0 0 1040 40 0 0 0\n\
+                 cpu1 10 0 0 5 0 0 0 0\ncpu2 105 0 0 1040 5 0 0 0\nprocesses 1\n",
+                (15, 80, 0, 3),
+            ),
+            (
+                "a processor that was not there before",
+                "cpu 900 0 0 9000 50 0 0 0\ncpu0 110 0 0 1040 40 0 0 0\n\
+                 cpu3 600 0 0 7000 0 0 0 0\nprocesses 1\n",
+                (10, 40, 0, 0),
+            ),
+        ];
+        let first = parse(first.as_bytes()).unwrap();
+        for (name, text, want) in cases {
+            let delta = parse(text.as_bytes()).unwrap().since(&first);
+            let found = (delta.user_ticks, delta.idle_ticks, delta.iowait_ticks, delta.set_back);
+            assert_eq!(found, want, "{name}");
+            let share = delta.share(|delta| delta.user_ticks).unwrap().get();
+            assert!((0.0..=100.0).contains(&share), "{name}: {share}");
+        }
+    }
+
+    #[test]
+    fn without_a_line_for_each_processor_all_together_count() {
+        let parse = |text: &str| parse(text.as_bytes()).unwrap();
+        let first = parse("cpu 100 0 0 800 20\nprocesses 1\n");
+        let delta = parse("cpu 110 0 0 890 19\nprocesses 1\n").since(&first);
+        assert_eq!((delta.user_ticks, delta.idle_ticks, delta.iowait_ticks), (10, 90, 0));
+        assert_eq!(delta.set_back, 1);
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Where the cgroup hierarchies are mounted.
+//! What is mounted where, and which of it are cgroup hierarchies.
 //!
 //! Source: `/proc/self/mountinfo`, Linux 2.6.26 and later. Kernel reference:
 //! `Documentation/filesystems/proc.rst`, `fs/proc_namespace.c`.
 
 use super::{
     cgroup::Controller,
-    parse::{fields, lines},
+    parse::{fields, lines, number},
 };
 
 /// One mounted cgroup hierarchy.
@@ -51,29 +51,65 @@ impl CgroupMount {
     }
 }
 
-/// Finds the mounted cgroup hierarchies. Lines that are not understood are skipped.
-pub fn parse_cgroup_mounts(text: &[u8]) -> Vec<CgroupMount> {
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Its number.
+    pub id: u64,
+    /// The number of the mount that it is on.
+    pub parent: u64,
+    /// The file system's device, `major:minor`; the same for all mounts of one file system.
+    pub device: Vec<u8>,
+    /// Which folder of the file system the mount shows as its top.
+    pub root: Vec<u8>,
+    /// Where.
+    pub mount_point: Vec<u8>,
+    /// Whether nothing can be written there.
+    pub is_read_only: bool,
+    /// The type of the file system.
+    pub kind: Vec<u8>,
+    /// The file system's own options.
+    pub options: Vec<u8>,
+}
+
+/// Finds all mounts, in the kernel's order: a later one may be on top of an earlier one. Lines that
+/// are not understood are skipped.
+pub fn parse(text: &[u8]) -> Vec<Mount> {
     lines(text).filter_map(|(_, line)| parse_line(line)).collect()
 }
 
-fn parse_line(line: &[u8]) -> Option<CgroupMount> {
+/// Finds the mounted cgroup hierarchies. Lines that are not understood are skipped.
+pub fn parse_cgroup_mounts(text: &[u8]) -> Vec<CgroupMount> {
+    parse(text).into_iter().filter_map(cgroup_mount).collect()
+}
+
+fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut before = fields(line);
-    let root = unescape(before.nth(3)?);
-    let mount_point = String::from_utf8(unescape(before.next()?)).ok()?;
+    let id = number(before.next()?, 1).ok()?;
+    let parent = number(before.next()?, 1).ok()?;
+    let device = before.next()?.to_vec();
+    let root = unescape(before.next()?);
+    let mount_point = unescape(before.next()?);
+    let is_read_only = before.next()?.split(|byte| *byte == b',').any(|option| option == b"ro");
     // Optional fields, then a lone hyphen, then the file system's own.
     let mut after = before.skip_while(|field| *field != b"-").skip(1);
-    let kind = after.next()?;
-    let options = after.nth(1).unwrap_or_default();
-    let controllers = match kind {
-        b"cgroup" => Some(options.to_vec()),
+    let kind = after.next()?.to_vec();
+    let options = after.nth(1).unwrap_or_default().to_vec();
+    Some(Mount { id, parent, device, root, mount_point, is_read_only, kind, options })
+}
+
+fn cgroup_mount(mount: Mount) -> Option<CgroupMount> {
+    let controllers = match mount.kind.as_slice() {
+        b"cgroup" => Some(mount.options),
         b"cgroup2" => None,
         _ => return None,
     };
+    let mount_point = String::from_utf8(mount.mount_point).ok()?;
     let mount_point = mount_point.trim_start_matches('/').to_owned();
     if leads_up(&mount_point) {
         return None;
     }
-    Some(CgroupMount { controllers, root, mount_point })
+    Some(CgroupMount { controllers, root: mount.root, mount_point })
 }
 
 fn leads_up(path: &str) -> bool {

@@ -4,8 +4,15 @@
 //! time in which a disk did anything is left out on purpose: a disk that serves many requests at once
 //! is not full when it is never idle. Latency and queue length are given instead.
 
+mod brief;
+mod cgroups;
 mod example;
+mod mounts;
 mod table;
+
+pub use brief::{BRIEF_BYTES, CONCLUSION_BYTES};
+pub use cgroups::{CgroupVersion, Cgroups, LimitedCgroup, ThrottledCgroup};
+pub use mounts::{Mount, MountAnswer, Mounts};
 
 use crate::{
     host_text::HostText,
@@ -13,9 +20,10 @@ use crate::{
     observed::Observed,
     parameter::{InvalidParameter, in_range},
     units::{Bytes, PerSecond, Percent},
-    view::table::Table,
+    view::{json::Nulls, table::Table},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Marker for this instrument.
 pub struct HostSnapshot;
@@ -38,6 +46,10 @@ impl Instrument for HostSnapshot {
         table::tables(report)
     }
 
+    fn shorten(report: &Report, fields: &mut Map<String, Value>, nulls: &mut Nulls) {
+        brief::shorten(report, fields, nulls);
+    }
+
     fn example() -> Exchange<Self> {
         Exchange { request: Request::default(), item: None, report: example::report() }
     }
@@ -51,15 +63,30 @@ pub struct Request {
     /// Length of the measuring window in milliseconds: 100-60000, default 1000.
     #[cfg_attr(feature = "schema", schemars(range(min = 100, max = 60_000)))]
     pub window_ms: u32,
-    /// Disks, network interfaces and groups of blocked tasks to show, of each the busiest first:
+    /// Rows to show of each: disks, network interfaces, cgroups, mounts, groups of blocked tasks.
     /// 1-100, default 2.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100)))]
     pub limit: u32,
+    /// How much to show. `brief` leaves out what is 0, rows that did nothing, and what there is none
+    /// of; `full` shows all, and looks at more cgroups. Default: brief.
+    pub detail: Detail,
+}
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Detail {
+    /// What says something.
+    #[default]
+    Brief,
+    /// All.
+    Full,
 }
 
 impl Default for Request {
     fn default() -> Self {
-        Self { window_ms: 1000, limit: 2 }
+        Self { window_ms: 1000, limit: 2, detail: Detail::Brief }
     }
 }
 
@@ -75,18 +102,24 @@ pub struct Report {
     pub memory: Memory,
     /// Its disks, those with the longest queue first.
     pub disks: Vec<Disk>,
-    /// Disks that were ever used, partitions not counted.
+    /// Disks that were ever used, partitions not counted. Only in a full answer.
     pub disks_total: u32,
     /// Its network interfaces, those that moved most first. Of the agent's network namespace.
     pub interfaces: Vec<Interface>,
-    /// Interfaces that were ever used.
+    /// Interfaces that were ever used. Only in a full answer.
     pub interfaces_total: u32,
     /// TCP. Of the agent's network namespace.
     pub tcp: Tcp,
     /// Tasks that waited deaf to signals, looked at once within the window.
     pub blocked: Blocked,
+    /// Its cgroups.
+    pub cgroups: Cgroups,
+    /// Its mounted file systems. Of the agent's mount namespace.
+    pub mounts: Mounts,
     /// How far the wall clock was set during the window, in milliseconds; 0 when it was not.
     pub clock_step_ms: i64,
+    /// How much is shown: in a `brief` answer a number that is not there is 0.
+    pub detail: Detail,
 }
 
 /// Processors, in percent of the time of all of them.
@@ -109,10 +142,13 @@ pub struct Cpu {
     pub steal_pct: Observed<Percent>,
     /// Idle while a task waited for storage. Idle all the same.
     pub iowait_pct: Observed<Percent>,
+    /// Counters of single processors that were smaller at the end of the window than at its start,
+    /// because idle time was corrected or a processor was switched off; they count as 0.
+    pub set_back: Observed<u32>,
     /// Tasks on a processor or waiting for one at the end of the window, the agent among them.
     #[doc(alias = "procs_running")]
     pub runnable: Observed<u32>,
-    /// Context switches.
+    /// Context switches. Only in a full answer.
     pub switches_per_s: Observed<PerSecond>,
     /// The load average of the last minute: tasks runnable or deaf to signals.
     pub load_1m: Observed<f64>,
@@ -142,7 +178,7 @@ pub struct Memory {
     pub total_bytes: Observed<Bytes>,
     /// What a program could still get without swapping, by the kernel's estimate.
     pub available_bytes: Observed<Bytes>,
-    /// Waiting to be written to storage.
+    /// Waiting to be written to storage. Only in a full answer.
     pub dirty_bytes: Observed<Bytes>,
     /// Swap space in use.
     pub swap_used_bytes: Observed<Bytes>,
@@ -206,7 +242,7 @@ pub struct Tcp {
     pub established: Observed<u64>,
     /// Closed ones that are kept for late packets.
     pub time_wait: Observed<u64>,
-    /// Segments sent.
+    /// Segments sent. Only in a full answer.
     pub segments_sent_per_s: Observed<PerSecond>,
     /// Of them, sent again.
     #[doc(alias = "RetransSegs")]

@@ -48,6 +48,10 @@ pub struct MetaView {
     pub absent: BTreeMap<String, String>,
     /// Secrets taken out of texts.
     pub redacted: u32,
+    /// Whether what is 0, and what there is none of, is left out here too.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    #[serde(skip)]
+    pub is_brief: bool,
 }
 
 impl MetaView {
@@ -62,6 +66,7 @@ impl MetaView {
             artifact: meta.artifact.map(|id| id.to_string()),
             lost: meta.lost,
             overhead: meta.overhead,
+            is_brief: nulls.is_brief,
             not_measured: nulls.not_measured,
             absent: nulls.absent,
             redacted: meta.redacted,
@@ -76,6 +81,8 @@ pub struct Nulls {
     pub not_measured: BTreeMap<String, String>,
     /// There is none.
     pub absent: BTreeMap<String, String>,
+    /// Whether the answer leaves out what is 0.
+    pub is_brief: bool,
 }
 
 /// Reads a report's fields and lifts the unknown values out.
@@ -87,8 +94,10 @@ pub fn fields(report: &Report) -> serde_json::Result<(Map<String, Value>, Nulls)
     let mut value = report.to_json()?;
     let mut unknown = BTreeMap::new();
     lift(&mut value, &mut String::new(), &mut unknown);
-    let fields = value.as_object_mut().map(std::mem::take).unwrap_or_default();
-    Ok((fields, explained(unknown)))
+    let mut fields = value.as_object_mut().map(std::mem::take).unwrap_or_default();
+    let mut nulls = explained(unknown);
+    report.shorten(&mut fields, &mut nulls);
+    Ok((fields, nulls))
 }
 
 fn explained(unknown: BTreeMap<String, Unknown>) -> Nulls {
@@ -113,8 +122,29 @@ pub fn object(
     mut fields: Map<String, Value>,
     meta: &MetaView,
 ) -> serde_json::Result<Map<String, Value>> {
-    fields.insert("meta".to_owned(), serde_json::to_value(meta)?);
+    let mut shown = serde_json::to_value(meta)?;
+    if meta.is_brief {
+        leave_out_nothings(&mut shown);
+    }
+    fields.insert("meta".to_owned(), shown);
     Ok(fields)
+}
+
+/// Leaves out of `meta` what was not lost, not redacted and not missing. What was cut is always
+/// said.
+fn leave_out_nothings(meta: &mut Value) {
+    let Value::Object(fields) = meta else { return };
+    fields.retain(|name, value| {
+        leave_out_nothings(value);
+        match value {
+            Value::Object(fields) => !fields.is_empty(),
+            Value::Number(number) => {
+                number.as_f64() != Some(0.0) || matches!(name.as_str(), "shown" | "total")
+            }
+            Value::Null => false,
+            Value::Bool(_) | Value::String(_) | Value::Array(_) => true,
+        }
+    });
 }
 
 /// How many bytes the answer's JSON takes.

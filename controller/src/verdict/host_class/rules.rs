@@ -1,5 +1,8 @@
 //! The rules, one for each class.
 
+mod cgroups;
+mod mounts;
+
 use super::Class;
 use crate::verdict::finding::Finding;
 use protocol::{
@@ -12,13 +15,18 @@ use protocol::{
 pub(super) type Rule = fn(&Report) -> Finding;
 
 /// The more specific first.
-pub(super) const ALL: [(Class, Rule); 7] = [
+pub(super) const ALL: [(Class, Rule); 12] = [
     (Class::Stolen, stolen),
+    (Class::MountHangs, mounts::hang),
+    (Class::CgroupThrottled, cgroups::throttled),
+    (Class::CgroupMemoryShort, cgroups::memory_short),
     (Class::MemoryShort, memory_short),
     (Class::StorageSlow, storage_slow),
     (Class::TasksBlocked, tasks_blocked),
     (Class::CpuSaturated, cpu_saturated),
     (Class::NetworkLosing, network_losing),
+    (Class::FileSystemFull, mounts::full),
+    (Class::ClockStepped, clock_stepped),
     (Class::NotShort, not_short),
 ];
 
@@ -58,8 +66,8 @@ fn memory_short(report: &Report) -> Finding {
             Observed::Unknown(_) => "an unknown rate".to_owned(),
         };
         format!(
-            "some task waited for memory for {share:.0} % of the window; {} were read back from \
-             swap, {} looked through before a task got some",
+            "some task waited for memory for {share:.0} % of the window; read back from swap: {}, \
+             looked through before a task got some: {}",
             rate(&memory.swap_in_bytes_per_s),
             rate(&memory.direct_reclaim_bytes_per_s)
         )
@@ -67,20 +75,36 @@ fn memory_short(report: &Report) -> Finding {
 }
 
 fn storage_slow(report: &Report) -> Finding {
-    by_share(&report.pressure.io_some_pct, |share| {
+    let found = by_share(&report.pressure.io_some_pct, |share| {
         let all = match &report.pressure.io_full_pct {
             Observed::Known(all) => format!(", all of them for {:.0} %", all.get()),
             Observed::Unknown(_) => String::new(),
         };
         let disk = report.disks.first().map(disk_line).unwrap_or_default();
         format!("some task waited for storage for {share:.0} % of the window{all}{disk}")
-    })
+    });
+    match found.clone() {
+        // What does not answer at all is not slow; that the tasks hang says more.
+        Finding::Holds { weight, evidence } if is_storage_dead(report) => {
+            Finding::Holds { weight: weight.min(50.0), evidence }
+        }
+        Finding::Holds { .. } | Finding::Fails { .. } | Finding::CannotTell { .. } => found,
+    }
+}
+
+/// Whether requests are under way, and none completed in the window.
+fn is_storage_dead(report: &Report) -> bool {
+    let is_any_done = report
+        .disks
+        .iter()
+        .any(|disk| disk.reads_per_s.get() > 0.0 || disk.writes_per_s.get() > 0.0);
+    !is_any_done && report.disks.iter().any(|disk| disk.queue > 0.0)
 }
 
 /// The numbers of the disk with the longest queue. What it is called is text of the target, and
 /// stands in `disks`.
 fn disk_line(disk: &Disk) -> String {
-    let mut line = format!("; the first disk has {:.1} requests under way", disk.queue);
+    let mut line = format!("; first disk: {:.1} requests under way", disk.queue);
     for (latency, what) in [(&disk.read_ms, "a read"), (&disk.write_ms, "a write")] {
         if let Observed::Known(ms) = latency {
             line.push_str(&format!(", {ms} ms for {what}"));
@@ -99,14 +123,33 @@ fn tasks_blocked(report: &Report) -> Finding {
     }
     let storage = report.pressure.io_some_pct.known().map_or(0.0, |share| share.get());
     // Blocked on storage that answers is the storage's class.
-    let weight = if storage >= WORTH_NAMING_PCT { WORTH_NAMING_PCT } else { 90.0 };
+    let is_storages = storage >= WORTH_NAMING_PCT && !is_storage_dead(report);
+    let weight = if is_storages { WORTH_NAMING_PCT } else { 90.0 };
     let load = match &report.cpu.load_1m {
-        Observed::Known(load) => format!("; they are in the load average of {load:.2}"),
+        Observed::Known(load) => format!(" (load {load:.2})"),
         Observed::Unknown(_) => String::new(),
+    };
+    let most = match report.blocked.groups.as_slice() {
+        [] => String::new(),
+        [first, ..] => format!(", {} of them in the same place", first.tasks),
     };
     Finding::Holds {
         weight,
-        evidence: format!("{tasks} tasks waited deaf to signals{load}; `blocked` says what in"),
+        evidence: format!("{tasks} tasks wait deaf to signals{load}{most}: see `blocked`"),
+    }
+}
+
+fn clock_stepped(report: &Report) -> Finding {
+    const WEIGHT: f64 = 20.0;
+    if report.clock_step_ms == 0 {
+        return fails();
+    }
+    Finding::Holds {
+        weight: WEIGHT,
+        evidence: format!(
+            "the wall clock was set by {} ms in the window, which no number here depends on",
+            report.clock_step_ms
+        ),
     }
 }
 
@@ -139,8 +182,7 @@ fn cpu_saturated(report: &Report) -> Finding {
         return fails();
     }
     let numbers = format!(
-        "some task waited for a processor for {share:.0} % of the window; the processors are \
-         {busy:.0} % busy"
+        "some task waited for a processor for {share:.0} % of the window; they are {busy:.0} % busy"
     );
     if busy < BUSY_PCT {
         return Finding::Fails { evidence: Some(format!("not short of processors: {numbers}")) };

@@ -1,6 +1,9 @@
 //! Both ends of the window, as a report.
 
-use super::end::{End, TcpCounters};
+use super::{
+    end::{End, TcpCounters},
+    fit,
+};
 use crate::{
     call::Context,
     instruments::window::{Window, growth},
@@ -16,80 +19,66 @@ use crate::{
 };
 use protocol::{
     host_text::HostText,
-    instruments::{
-        Report as AnyReport,
-        host_snapshot::{Blocked, Cpu, Disk, Interface, Memory, Pressure, Report, Request, Tcp},
+    instruments::host_snapshot::{
+        Blocked, Cgroups, Cpu, Disk, Interface, Memory, Mounts, Pressure, Report, Request, Tcp,
     },
-    loss::{CutBy, Lost, Truncation},
+    loss::{Lost, Overhead, Truncation},
     message::{Engine, Meta},
     observed::{Feature, Nature, Observed, Reason},
     units::{Bytes, Percent},
-    view::json,
 };
 use std::time::Duration;
 
-/// Puts the report together.
+/// What was looked at between the two ends.
+pub(super) struct Between {
+    pub(super) blocked: Blocked,
+    pub(super) cgroups: Cgroups,
+    pub(super) mounts: Mounts,
+}
+
+/// Puts the report together. `asking` is the processor time that other threads used.
 pub(super) fn assemble(
     request: &Request,
     first: &End,
     last: &End,
-    blocked: Blocked,
+    between: Between,
+    asking: Duration,
     context: &Context<'_>,
 ) -> (Report, Meta) {
     let ends = Ends { first, last, window: Window::between(first.at, last.at) };
-    let whole = Report {
+    let Between { blocked, cgroups, mounts } = between;
+    let (disks, interfaces) = (ends.disks(context.root), ends.interfaces());
+    let report = Report {
         cpu: ends.cpu(context.root),
         pressure: ends.pressure(),
         memory: ends.memory(),
-        disks: ends.disks(context.root),
-        disks_total: 0,
-        interfaces: ends.interfaces(),
-        interfaces_total: 0,
+        disks_total: count(disks.len()),
+        disks,
+        interfaces_total: count(interfaces.len()),
+        interfaces,
         tcp: ends.tcp(),
         blocked,
-        clock_step_ms: ends.clock_step_ms(),
+        cgroups,
+        mounts,
+        clock_step_ms: clock_step_ms(first.boot_at, last.boot_at, ends.window),
+        detail: request.detail,
     };
-    let mut meta = Meta {
+    let overhead = || {
+        let own = context.overhead();
+        Overhead { agent_cpu_ms: own.agent_cpu_ms + asking.as_micros() as f64 / 1000.0, ..own }
+    };
+    let meta = Meta {
         engine: Engine::Procfs,
         window_ms: Some(ends.window.millis()),
         truncation: Truncation::none(0),
         artifact: None,
         lost: Lost::default(),
-        overhead: context.overhead(),
+        overhead: overhead(),
         redacted: 0,
     };
-    let (mut limit, mut cut_by) = (request.limit as usize, CutBy::Limit);
-    loop {
-        let (report, truncation) = cut(whole.clone(), limit, cut_by);
-        meta.truncation = truncation;
-        let answer = AnyReport::HostSnapshot(report.clone());
-        let fits = json::bytes(&answer, &meta) <= context.budget.answer_bytes as usize;
-        if fits || limit <= 1 {
-            meta.overhead = context.overhead();
-            return (report, meta);
-        }
-        (limit, cut_by) = (limit / 2, CutBy::AnswerBytes);
-    }
-}
-
-/// Keeps so many of each list, which are in their order already.
-fn cut(mut report: Report, limit: usize, cut_by: CutBy) -> (Report, Truncation) {
-    let all = [report.disks.len(), report.interfaces.len(), report.blocked.groups.len()];
-    report.disks_total = count(all[0]);
-    report.interfaces_total = count(all[1]);
-    report.disks.truncate(limit);
-    report.interfaces.truncate(limit);
-    report.blocked.groups.truncate(limit);
-    let total: usize = all.iter().sum();
-    let shown: usize = all.iter().map(|entries| (*entries).min(limit)).sum();
-    let truncation = Truncation {
-        shown: shown as u64,
-        total: total as u64,
-        // Disks, interfaces and tasks have no sum.
-        weight_cut_pct: None,
-        cut_by: if shown < total { cut_by } else { CutBy::Nothing },
-    };
-    (report, truncation)
+    let (report, mut meta) = fit::fit(report, meta, request.limit, context.budget.answer_bytes);
+    meta.overhead = overhead();
+    (report, meta)
 }
 
 /// Both ends of the window.
@@ -121,6 +110,7 @@ impl Ends<'_> {
             interrupts_pct: share(|delta| delta.irq_ticks.saturating_add(delta.softirq_ticks)),
             steal_pct: share(|delta| delta.steal_ticks),
             iowait_pct: share(|delta| delta.iowait_ticks),
+            set_back: delta.clone().map(|delta| delta.set_back),
             runnable: delta
                 .clone()
                 .and_then(|delta| delta.runnable.ok_or_else(lacks))
@@ -256,20 +246,21 @@ impl Ends<'_> {
             backlog_drops_per_s: rate(|tcp| &tcp.backlog_drops),
         }
     }
+}
 
-    /// How far the wall clock moved against the one that cannot be set. Time servers keep a clock
-    /// by making it faster or slower by up to half a thousandth; that is no step.
-    fn clock_step_ms(&self) -> i64 {
-        const SLEWED: i128 = 1000;
-        let moved_ns = self.last.boot_at - self.first.boot_at;
-        let window_ns = i128::try_from(self.window.length().as_nanos()).unwrap_or(i128::MAX);
-        // Reading two clocks one after the other takes time too.
-        let noise_ns = window_ns / SLEWED + 1_000_000;
-        if moved_ns.abs() <= noise_ns {
-            0
-        } else {
-            i64::try_from(moved_ns / 1_000_000).unwrap_or(i64::MAX)
-        }
+/// How far the wall clock moved against the one that cannot be set, by when it says at both ends
+/// that the machine started. Time servers keep a clock by making it faster or slower by up to half a
+/// thousandth; that is no step.
+fn clock_step_ms(first_ns: i128, last_ns: i128, window: Window) -> i64 {
+    const SLEWED: i128 = 1000;
+    let moved_ns = last_ns - first_ns;
+    let window_ns = i128::try_from(window.length().as_nanos()).unwrap_or(i128::MAX);
+    // Reading two clocks one after the other takes time too.
+    let noise_ns = window_ns / SLEWED + 1_000_000;
+    if moved_ns.abs() <= noise_ns {
+        0
+    } else {
+        i64::try_from(moved_ns / 1_000_000).unwrap_or(i64::MAX)
     }
 }
 

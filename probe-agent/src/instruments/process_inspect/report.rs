@@ -387,7 +387,7 @@ mod tests {
         let end = |children_ticks, busy_ticks| {
             machine.stat("7", FakeStat { children_ticks, ..parent });
             machine.thread(7, parent, 0);
-            machine.write("stat", format!("cpu {busy_ticks} 0 0 0\ncpu0 0 0 0 0\nprocesses 1\n"));
+            machine.write("stat", format!("cpu {busy_ticks} 0 0 0\nprocesses 1\n"));
             let context = machine.context();
             let files = ProcessFiles { pid: 7, context: &context };
             End::read(&files, &CgroupLevels::of(&files)).unwrap()

@@ -120,10 +120,10 @@ mod tests {
         let mut last = Scan::of(after, at(101), at(101));
         let mut first = Scan::of(before, at(100), at(100));
         first.host = Observed::Known(crate::proc::host_stat::HostStat::default());
-        last.host = first
-            .host
-            .clone()
-            .map(|host| crate::proc::host_stat::HostStat { user_ticks: busy_ticks, ..host });
+        last.host = first.host.clone().map(|mut host| {
+            host.user_ticks = busy_ticks;
+            host
+        });
         let changes = Changes::between(&first, &last, None);
         let ticks = |time: Duration| u64::try_from(time.as_millis()).unwrap() / 10;
         let mut all: Vec<_> = changes

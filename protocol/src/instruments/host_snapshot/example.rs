@@ -1,6 +1,9 @@
 //! A machine whose disk is slow, as the example of its instrument.
 
-use super::{Blocked, BlockedGroup, Cpu, Disk, Interface, Memory, Pressure, Report, Tcp};
+use super::{
+    Blocked, BlockedGroup, CgroupVersion, Cgroups, Cpu, Detail, Disk, Interface, LimitedCgroup,
+    Memory, Mount, MountAnswer, Mounts, Pressure, Report, Tcp, ThrottledCgroup,
+};
 use crate::{
     host_text::HostText,
     observed::{Nature, Observed, Reason},
@@ -31,6 +34,7 @@ pub(super) fn report() -> Report {
             interrupts_pct: percent(0.2),
             steal_pct: percent(0.0),
             iowait_pct: percent(71.3),
+            set_back: Observed::Known(0),
             runnable: Observed::Known(1),
             switches_per_s: known(1_840),
             load_1m: Observed::Known(4.12),
@@ -79,7 +83,55 @@ pub(super) fn report() -> Report {
                 name: HostText::new(b"journal"),
             }],
         },
+        cgroups: cgroups(),
+        mounts: mounts(),
         clock_step_ms: 0,
+        detail: Detail::Full,
+    }
+}
+
+fn cgroups() -> Cgroups {
+    Cgroups {
+        version: Observed::Known(CgroupVersion::V2),
+        found: 61,
+        not_looked_at: 0,
+        throttled_total: Observed::Known(1),
+        throttled: vec![ThrottledCgroup {
+            path: HostText::new(b"/system.slice/backup.service"),
+            quota_cores: 0.5,
+            periods: 10,
+            throttled_pct: Percent::of(1.0, 10.0).unwrap_or_default(),
+            throttled_ms: 31,
+        }],
+        limited_total: Observed::Known(1),
+        limited: vec![LimitedCgroup {
+            path: HostText::new(b"/system.slice/shop.service"),
+            limit_bytes: Observed::Known(Bytes(536_870_912)),
+            high_bytes: Observed::Unknown(Reason::NoLimitSet),
+            working_set_bytes: Observed::Known(Bytes(161_480_704)),
+            cache_bytes: Observed::Known(Bytes(318_767_104)),
+            used_pct: percent(30.1),
+            limit_hits: Observed::Known(0),
+            high_hits: Observed::Known(0),
+            oom_kills: Observed::Known(0),
+        }],
+    }
+}
+
+fn mounts() -> Mounts {
+    Mounts {
+        total: Observed::Known(2),
+        no_answer_total: 0,
+        not_asked: 0,
+        ranked: vec![Mount {
+            path: HostText::new(b"/"),
+            kind: HostText::new(b"ext4"),
+            answer: MountAnswer::Answered,
+            errno: 0,
+            waited_ms: 0,
+            used_pct: percent(61.2),
+            inodes_used_pct: percent(8.4),
+        }],
     }
 }
 

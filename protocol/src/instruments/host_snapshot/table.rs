@@ -1,6 +1,9 @@
 //! The machine as tables.
 
-use super::{Blocked, BlockedGroup, Disk, Interface, Report};
+use super::{
+    Blocked, BlockedGroup, CgroupVersion, Cgroups, Disk, Interface, LimitedCgroup, Mount,
+    MountAnswer, Mounts, Report, ThrottledCgroup,
+};
 use crate::{
     observed::Observed,
     units::{Bytes, PerSecond, Percent},
@@ -21,6 +24,15 @@ pub(super) fn tables(report: &Report) -> Vec<Table> {
     if !report.blocked.groups.is_empty() {
         tables.push(blocked(&report.blocked));
     }
+    if !report.cgroups.throttled.is_empty() {
+        tables.push(throttled(&report.cgroups));
+    }
+    if !report.cgroups.limited.is_empty() {
+        tables.push(limited(&report.cgroups));
+    }
+    if !report.mounts.ranked.is_empty() {
+        tables.push(mounts(&report.mounts));
+    }
     tables
 }
 
@@ -35,6 +47,8 @@ fn facts(report: &Report) -> Table {
             ("swap", swap_line(report)),
             ("tcp", tcp_line(report)),
             ("blocked tasks", blocked_line(&report.blocked)),
+            ("cgroups", cgroups_line(&report.cgroups)),
+            ("mounts", mounts_line(&report.mounts)),
             ("wall clock", clock_line(report.clock_step_ms)),
         ],
     )
@@ -122,6 +136,36 @@ fn blocked_line(blocked: &Blocked) -> String {
     format!("at least {}; {} tasks were not looked at", blocked.tasks, blocked.not_looked_at)
 }
 
+fn cgroups_line(cgroups: &Cgroups) -> String {
+    let version = or_unknown(&cgroups.version, |version| {
+        match version {
+            CgroupVersion::V1 => "version 1",
+            CgroupVersion::V2 => "version 2",
+            CgroupVersion::Hybrid => "both versions",
+        }
+        .to_owned()
+    });
+    let mut line = format!(
+        "{version}, {} found; {} throttled, {} with a memory limit",
+        cgroups.found,
+        count(&cgroups.throttled_total),
+        count(&cgroups.limited_total)
+    );
+    if cgroups.not_looked_at > 0 {
+        line.push_str(&format!("; {} were not looked at", cgroups.not_looked_at));
+    }
+    line
+}
+
+fn mounts_line(mounts: &Mounts) -> String {
+    let mut line =
+        format!("{} file systems; {} did not answer", count(&mounts.total), mounts.no_answer_total);
+    if mounts.not_asked > 0 {
+        line.push_str(&format!("; {} were not asked", mounts.not_asked));
+    }
+    line
+}
+
 fn clock_line(step_ms: i64) -> String {
     if step_ms == 0 { "not set".to_owned() } else { format!("was set by {step_ms} ms") }
 }
@@ -170,6 +214,73 @@ fn blocked(blocked: &Blocked) -> Table {
             or_unknown(&group.channel, ToString::to_string),
             group.pid.to_string(),
             group.name.to_string(),
+        ]
+    }));
+    table
+}
+
+fn throttled(cgroups: &Cgroups) -> Table {
+    let total = count(&cgroups.throttled_total);
+    let mut table = Table::with_columns(
+        format!("cgroups that were throttled, {} of {total}", cgroups.throttled.len()),
+        &["THROTTLED%", "PERIODS", "STOPPED_MS", "CORES", "<PATH"],
+    );
+    table.rows.extend(cgroups.throttled.iter().map(|cgroup: &ThrottledCgroup| {
+        vec![
+            percent(cgroup.throttled_pct),
+            cgroup.periods.to_string(),
+            cgroup.throttled_ms.to_string(),
+            cgroup.quota_cores.to_string(),
+            cgroup.path.to_string(),
+        ]
+    }));
+    table
+}
+
+fn limited(cgroups: &Cgroups) -> Table {
+    let total = count(&cgroups.limited_total);
+    let mut table = Table::with_columns(
+        format!("cgroups with a memory limit, {} of {total}", cgroups.limited.len()),
+        &["USED%", "WORKING", "CACHE", "LIMIT", "HIGH", "HITS", "SLOWED", "KILLED", "<PATH"],
+    );
+    let number = |value: &Observed<u64>| or_unknown(value, u64::to_string);
+    table.rows.extend(cgroups.limited.iter().map(|cgroup: &LimitedCgroup| {
+        vec![
+            share(&cgroup.used_pct),
+            size(&cgroup.working_set_bytes),
+            size(&cgroup.cache_bytes),
+            size(&cgroup.limit_bytes),
+            size(&cgroup.high_bytes),
+            number(&cgroup.limit_hits),
+            number(&cgroup.high_hits),
+            number(&cgroup.oom_kills),
+            cgroup.path.to_string(),
+        ]
+    }));
+    table
+}
+
+fn mounts(mounts: &Mounts) -> Table {
+    let total = count(&mounts.total);
+    let mut table = Table::with_columns(
+        format!("file systems, {} of {total}", mounts.ranked.len()),
+        &["<ANSWER", "MS", "USED%", "INODES%", "<TYPE", "<PATH"],
+    );
+    table.rows.extend(mounts.ranked.iter().map(|mount: &Mount| {
+        let answer = match mount.answer {
+            MountAnswer::None => "none".to_owned(),
+            MountAnswer::Stale => "stale".to_owned(),
+            MountAnswer::Failed => format!("error {}", mount.errno),
+            MountAnswer::Refused => "refused".to_owned(),
+            MountAnswer::Answered => "yes".to_owned(),
+        };
+        vec![
+            answer,
+            mount.waited_ms.to_string(),
+            share(&mount.used_pct),
+            share(&mount.inodes_used_pct),
+            mount.kind.to_string(),
+            mount.path.to_string(),
         ]
     }));
     table
