@@ -71,6 +71,8 @@ pub struct Context<'s> {
     id: RequestId,
     started: Instant,
     cpu_at_start: Duration,
+    /// Processor time of other threads that worked for the call, in nanoseconds.
+    cpu_elsewhere_ns: AtomicU64,
     withdrawal: Arc<Withdrawal>,
     listener: &'s dyn Listener,
     items_sent: AtomicU64,
@@ -97,6 +99,7 @@ impl<'s> Context<'s> {
             id,
             started: Instant::now(),
             cpu_at_start: clock::thread_cpu(),
+            cpu_elsewhere_ns: AtomicU64::new(0),
             withdrawal,
             listener,
             items_sent: AtomicU64::new(0),
@@ -126,7 +129,14 @@ impl<'s> Context<'s> {
 
     /// Processor time that the call has used.
     pub fn cpu_spent(&self) -> Duration {
-        clock::thread_cpu().saturating_sub(self.cpu_at_start)
+        let elsewhere = Duration::from_nanos(self.cpu_elsewhere_ns.load(Ordering::Relaxed));
+        clock::thread_cpu().saturating_sub(self.cpu_at_start) + elsewhere
+    }
+
+    /// Counts what another thread spent on the call.
+    pub fn add_cpu(&self, spent: Duration) {
+        let spent = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
+        self.cpu_elsewhere_ns.fetch_add(spent, Ordering::Relaxed);
     }
 
     /// What looking has cost so far.

@@ -1,5 +1,6 @@
 //! What the agent is made of. The program is in `main.rs`; tests use the parts one by one.
 
+pub mod abandonable;
 pub mod artifacts;
 pub mod call;
 pub mod command_line;

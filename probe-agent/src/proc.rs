@@ -24,6 +24,7 @@ pub mod schedstat;
 pub mod topology;
 pub mod waiting;
 
+use super::abandonable::{Crew, Outcome};
 use protocol::{
     host_text::HostText,
     observed::{Feature, Permission, Reason},
@@ -40,13 +41,16 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 /// A machine's files, below some folder: `/` for the machine we run on.
 #[derive(Debug)]
 pub struct Root {
     root: OwnedFd,
-    proc: OwnedFd,
+    proc: Arc<OwnedFd>,
+    /// Read what may not let a reader go.
+    readers: Crew<String, Result<Text, ReadError>>,
     /// How many more files may be kept open.
     left_to_keep: Arc<AtomicU64>,
     is_in_cgroup_namespace: bool,
@@ -70,6 +74,11 @@ impl ReadError {
         matches!(self.0, Errno::MFILE | Errno::NFILE)
     }
 
+    /// Whether the read did not return.
+    pub fn is_hanging(self) -> bool {
+        self.0 == HANGS
+    }
+
     /// Whether the file is longer than what is read of one. Its start was read then.
     pub fn is_too_long(self) -> bool {
         self.0 == TOO_LONG
@@ -89,6 +98,7 @@ impl ReadError {
             }),
             Errno::MFILE => Reason::OpenFilesLimit { limit: open_files_limit() },
             TOO_LONG => Reason::TooLong,
+            NOT_TRIED => Reason::TooManyHang,
             errno => Reason::Failed { errno: errno.raw_os_error() },
         }
     }
@@ -119,6 +129,16 @@ const NEVER_KEPT: u64 = 16;
 /// Stands for a file that is longer than the room for it. No read of a kernel file fails so.
 const TOO_LONG: Errno = Errno::FBIG;
 
+/// Stands for a read that did not return. No read of a kernel file fails so.
+const HANGS: Errno = Errno::TIMEDOUT;
+
+/// Stands for a read that was not tried, because too many hang. No read of a kernel file fails so.
+const NOT_TRIED: Errno = Errno::TIME;
+
+/// For how long a read that may hang is waited for. One that waits for a page from a slow disk is
+/// faster than this.
+pub const PATIENCE: Duration = Duration::from_millis(100);
+
 impl Root {
     /// The machine the agent runs on.
     ///
@@ -140,11 +160,14 @@ impl Root {
         let proc =
             rustix::fs::openat(&root, "proc", directory, Mode::empty()).map_err(ReadError)?;
         let left_to_keep = open_files_limit().saturating_sub(NEVER_KEPT);
+        let proc = Arc::new(proc);
+        let below = Arc::clone(&proc);
         Ok(Self {
             is_in_cgroup_namespace: is_in_cgroup_namespace(&proc),
             is_live: folder == Path::new("/"),
             root,
             proc,
+            readers: Crew::new(PATIENCE, move |path: &String| Text::read(&below, path)),
             left_to_keep: Arc::new(AtomicU64::new(left_to_keep)),
         })
     }
@@ -181,6 +204,30 @@ impl Root {
     /// What the kernel answered.
     pub fn read_proc(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
         read_at(&self.proc, path, buffer)
+    }
+
+    /// Reads files below `/proc` that may not let a reader go, on threads that can be left behind,
+    /// and gives the processor time that took.
+    ///
+    /// These are the files for which the kernel takes a lock of the process that the process may
+    /// hold for good, or looks into its memory:
+    ///
+    /// - `cmdline`, `environ`, `maps`, `smaps`, `smaps_rollup`, `numa_maps` take `mmap_lock`
+    ///   (`fs/proc/base.c`, `fs/proc/task_mmu.c`). Whoever holds it may wait for a page from
+    ///   storage that does not answer.
+    /// - `io`, `syscall`, `stack`, `personality` take `exec_update_lock`, before Linux 5.8
+    ///   `cred_guard_mutex` (`do_io_accounting`, `lock_trace` in `fs/proc/base.c`). `execve` holds
+    ///   it, before 5.8 also while it reads the program.
+    ///
+    /// `stat`, `status`, `statm`, `schedstat`, `wchan`, `limits`, `cgroup` and `fd` take neither.
+    pub fn read_each_patiently(&self, paths: Vec<String>) -> Patient {
+        let done = self.readers.each(paths);
+        let text = |outcome| match outcome {
+            Outcome::Returned(text) => text,
+            Outcome::Hangs => Err(ReadError(HANGS)),
+            Outcome::NotTried => Err(ReadError(NOT_TRIED)),
+        };
+        Patient { texts: done.outcomes.into_iter().map(text).collect(), cpu: done.cpu }
     }
 
     /// Reads a file below the root into `buffer`, replacing what was there. The path is relative.
@@ -293,6 +340,42 @@ impl Root {
     }
 }
 
+/// What was read on other threads, in the order in which it was asked for.
+#[derive(Debug)]
+pub struct Patient {
+    /// Of each file, in the order asked.
+    pub texts: Vec<Result<Text, ReadError>>,
+    /// What reading them cost.
+    pub cpu: Duration,
+}
+
+/// The text of a file, or the start of one that is longer than what is read of one.
+#[derive(Debug)]
+pub struct Text {
+    /// What was read.
+    pub bytes: Vec<u8>,
+    /// Whether that is all there is.
+    pub is_whole: bool,
+}
+
+impl Text {
+    fn read(folder: &OwnedFd, path: &str) -> Result<Self, ReadError> {
+        let mut bytes = Vec::new();
+        match read_at(folder, path, &mut bytes) {
+            Ok(()) => Ok(Self { bytes, is_whole: true }),
+            Err(error) if error.is_too_long() => Ok(Self { bytes, is_whole: false }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// # Errors
+    ///
+    /// That the file is longer than what is read of one.
+    pub fn whole(self) -> Result<Vec<u8>, ReadError> {
+        if self.is_whole { Ok(self.bytes) } else { Err(ReadError(TOO_LONG)) }
+    }
+}
+
 /// A file of `/proc` that stays open.
 #[derive(Debug)]
 pub struct KeptFile {
@@ -358,14 +441,17 @@ fn whole_piece(buffer: &[u8], length: usize) -> Result<&[u8], ReadError> {
     }
 }
 
+/// Takes no more memory than the text: a page that is touched for the first time costs as much as
+/// reading a short file.
 fn read_at(folder: &OwnedFd, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
     let file = rustix::fs::openat(folder, path, READ_FLAGS, Mode::empty()).map_err(ReadError)?;
+    let mut room = [0; 4096];
     buffer.clear();
     while buffer.len() <= MAX_FILE_BYTES {
-        buffer.reserve(4096);
-        match rustix::io::read(&file, rustix::buffer::spare_capacity(buffer)) {
+        match rustix::io::read(&file, &mut room) {
             Ok(0) => return Ok(()),
-            Ok(_) | Err(Errno::INTR) => {}
+            Ok(length) => buffer.extend_from_slice(room.get(..length).unwrap_or_default()),
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(ReadError(errno)),
         }
     }

@@ -110,7 +110,11 @@ fn answer(machine: &Machine, root: &Root, request: impl Into<Request>) -> Value 
 }
 
 fn the_whole_machine_has_an_answer(machine: &Machine, root: &Root) {
-    answer(machine, root, host_snapshot::Request { window_ms: 1, limit: 100 });
+    answer(
+        machine,
+        root,
+        host_snapshot::Request { window_ms: 1, limit: 100, detail: host_snapshot::Detail::Full },
+    );
 }
 
 fn every_process_is_listed_or_counted(machine: &Machine, root: &Root) -> usize {

@@ -130,6 +130,26 @@ pub enum Reason {
     OutOfSight(OutOfSight),
     /// It was asked for, and nothing came before the end of the window.
     NoAnswer,
+    /// The read did not return in time, and goes on out of the way: itself a finding.
+    DidNotReturn {
+        /// How long it was waited for.
+        after_ms: u32,
+        /// What such a read waits for.
+        lock: Lock,
+    },
+    /// It was not read: as many reads hang already as may.
+    TooManyHang,
+}
+
+/// A lock of the kernel that a read of a process's file takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Lock {
+    /// `mmap_lock`. Held, among others, by a thread that changes the memory's map while a page
+    /// does not arrive.
+    Memory,
+    /// `exec_update_lock`, `cred_guard_mutex` before Linux 5.8. Held by a thread that starts a
+    /// program, for as long as that takes.
+    Exec,
 }
 
 /// What a refused read needs.
@@ -267,6 +287,12 @@ impl Reason {
             Self::OpenFilesLimit { .. } => {
                 Some("raise the hard limit of open files of this login (`ulimit -Hn`)".to_owned())
             }
+            Self::DidNotReturn { .. } => {
+                Some("see what the threads of the process wait in: process_inspect".to_owned())
+            }
+            Self::TooManyHang => Some(
+                "end the processes whose values did not return, or what they wait for".to_owned(),
+            ),
             Self::TooCostly { .. }
             | Self::KernelLacks(_)
             | Self::NoLimitSet
@@ -320,7 +346,22 @@ impl fmt::Display for Reason {
             }
             Self::OutOfSight(what) => write!(f, "not visible from here: {what}"),
             Self::NoAnswer => f.write_str("asked for, and no answer came in the window"),
+            Self::DidNotReturn { after_ms, lock } => {
+                write!(f, "the read did not return within {after_ms} ms: something holds {lock}")
+            }
+            Self::TooManyHang => {
+                f.write_str("not read, because too many reads of other processes hang already")
+            }
         }
+    }
+}
+
+impl fmt::Display for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Memory => "the process's memory lock",
+            Self::Exec => "the process's exec lock, as while it starts a program",
+        })
     }
 }
 

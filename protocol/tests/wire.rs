@@ -25,7 +25,7 @@ use protocol::{
         Answer, Answered, Call, Engine, FromAgent, Hello, Meta, Progress, Receipt, RequestId, Step,
         Streamed, Terms, ToAgent,
     },
-    observed::{Feature, Nature, Observed, OutOfSight, Permission, Reason, Switch},
+    observed::{Feature, Lock, Nature, Observed, OutOfSight, Permission, Reason, Switch},
     units::Percent,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -151,6 +151,9 @@ fn reasons() -> Vec<Observed<u8>> {
         Reason::EmptyWindow,
         Reason::OpenFilesLimit { limit: 16 },
         Reason::NotPermitted(Permission::ReadFile { agent_uid: 1000 }),
+        Reason::DidNotReturn { after_ms: 100, lock: Lock::Memory },
+        Reason::DidNotReturn { after_ms: 100, lock: Lock::Exec },
+        Reason::TooManyHang,
     ];
     reasons.extend(
         [

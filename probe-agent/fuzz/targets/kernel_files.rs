@@ -3,19 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use std::sync::OnceLock;
-
-/// The readers of `/proc` stand alone: nothing else of the agent is built for the fuzzer.
-#[path = "../../src"]
-#[expect(dead_code, reason = "text is parsed here, and no file is opened")]
-mod agent {
-    pub mod proc;
-}
-
-use agent::proc::{
+use probe_agent::proc::{
     cgroup, cpuinfo, diskstats, host_stat, limits, memory, mountinfo, net_counters, net_dev,
     passwd, pid_io, pid_stat, pid_status, placement, pressure, schedstat, topology, waiting,
 };
+use std::sync::OnceLock;
 
 /// A reader, and what must hold of it for any bytes.
 type Check = (&'static str, fn(&[u8]));

@@ -146,6 +146,19 @@ impl FakeMachine {
         self.write(&format!("{folder}/io"), io(count));
     }
 
+    /// Makes a file below `/proc` whose reader waits forever: opening a pipe waits for a writer.
+    pub(super) fn hang(&self, path: &str) {
+        let path = self.folder.path().join("proc").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+    }
+
+    /// Removes a file below `/proc`, if it is there.
+    pub(super) fn remove_file(&self, path: &str) {
+        let _ = fs::remove_file(self.folder.path().join("proc").join(path));
+    }
+
     /// Removes a folder below `/proc`.
     pub(super) fn remove(&self, folder: &str) {
         fs::remove_dir_all(self.folder.path().join("proc").join(folder)).unwrap();

@@ -1,12 +1,13 @@
 //! Who a process belongs to: its user by name, its service, its container.
 
-use super::process_files::ProcessFiles;
+use super::process_files::{ProcessFiles, patiently};
 use crate::{
     call::Context,
-    proc::{Root, cgroup, passwd, placement},
+    proc::{Root, Text, cgroup, passwd, placement},
 };
 use protocol::{
     host_text::HostText,
+    instruments::process_list::State,
     observed::{Feature, Nature, Observed, OutOfSight, Reason},
     redact,
 };
@@ -79,20 +80,48 @@ impl Placement {
     }
 }
 
+/// # Errors
+///
+/// Why a process has no memory and no arguments of its own, by its nature. A zombie has no
+/// descriptors either; a thread of the kernel could have some, and has none.
+pub(super) const fn has_its_own(state: State, is_kernel_thread: bool) -> Result<(), Reason> {
+    match state {
+        _ if is_kernel_thread => Err(Reason::DoesNotApply(Nature::KernelThread)),
+        State::Zombie | State::Dead => Err(Reason::DoesNotApply(Nature::Zombie)),
+        State::Running
+        | State::Sleeping
+        | State::UninterruptibleSleep
+        | State::Stopped
+        | State::Traced
+        | State::Idle
+        | State::Other => Ok(()),
+    }
+}
+
 /// The arguments of a process, at most so many bytes, secrets taken out, and how many were.
-pub(super) fn command(pid: u32, cap: usize, context: &Context<'_>) -> (Observed<HostText>, u32) {
-    let files = ProcessFiles { pid, context };
-    let path = format!("{pid}/cmdline");
-    let mut text = Vec::new();
-    let is_whole = match context.root.read_proc(&path, &mut text) {
-        Ok(()) => true,
-        // Little more than the start is shown anyway.
-        Err(error) if error.is_too_long() => false,
-        Err(error) => {
-            return (Observed::Unknown(files.reason(&path, error, Feature::Field)), 0);
-        }
+pub(super) type Command = (Observed<HostText>, u32);
+
+/// The arguments of processes, in their order.
+pub(super) fn commands(pids: &[u32], cap: usize, context: &Context<'_>) -> Vec<Command> {
+    let paths = pids.iter().map(|pid| format!("{pid}/cmdline")).collect();
+    let texts = patiently(paths, Feature::Field, context);
+    texts.into_iter().map(|text| shown(text, cap)).collect()
+}
+
+/// The arguments of one process.
+pub(super) fn command(pid: u32, cap: usize, context: &Context<'_>) -> Command {
+    let not_read = || (Observed::Unknown(Reason::TooManyHang), 0);
+    commands(&[pid], cap, context).pop().unwrap_or_else(not_read)
+}
+
+/// Arguments as they may be shown. Of ones that are too long to be read whole, little more than the
+/// start is shown anyway.
+fn shown(read: Result<Text, Reason>, cap: usize) -> Command {
+    let Text { bytes, is_whole } = match read {
+        Ok(text) => text,
+        Err(reason) => return (Observed::Unknown(reason), 0),
     };
-    let arguments = text.strip_suffix(b"\0").unwrap_or(&text);
+    let arguments = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
     let line = redact::command_line(arguments.split(|byte| *byte == 0), cap, is_whole);
     (Observed::Known(line.text), line.redacted)
 }

@@ -1,18 +1,18 @@
 //! The files of one process, parsed, with the reason where one cannot be had.
 
 use crate::{
-    call::Context,
+    call::{Context, millis},
     instruments::thread_accounts::{Accounts, ThreadId},
     proc::{
-        ReadError,
+        PATIENCE, ReadError, Text,
         parse::ParseError,
-        pid_io,
+        pid_io::{self, PidIo},
         pid_stat::{self, PidStat},
     },
 };
 use protocol::{
     instruments::process_list::State,
-    observed::{Feature, Observed, Reason},
+    observed::{Feature, Lock, Observed, Reason},
 };
 
 /// One process's folder under `/proc`.
@@ -24,7 +24,7 @@ pub(super) struct ProcessFiles<'c, 's> {
 
 impl ProcessFiles<'_, '_> {
     /// Input and output, of all threads.
-    pub(super) fn io(&self) -> Result<pid_io::PidIo, Reason> {
+    pub(super) fn io(&self) -> Result<PidIo, Reason> {
         self.parsed("io", Feature::IoAccounting, pid_io::parse)
     }
 
@@ -118,6 +118,18 @@ impl ProcessFiles<'_, '_> {
 
     /// Reads a whole file of any length.
     pub(super) fn whole(&self, file: &str, feature: Feature) -> Result<Vec<u8>, Reason> {
+        if lock_of(file).is_none() {
+            return self.whole_at_once(file, feature);
+        }
+        let path = format!("{}/{file}", self.pid);
+        let text = patiently(vec![path], feature, self.context).pop();
+        text.unwrap_or(Err(Reason::TooManyHang))?
+            .whole()
+            .map_err(|error| self.reason(&format!("{}/{file}", self.pid), error, feature))
+    }
+
+    /// The same on this very thread, which hangs for good where the process does not let it go.
+    pub(super) fn whole_at_once(&self, file: &str, feature: Feature) -> Result<Vec<u8>, Reason> {
         let mut text = Vec::new();
         let path = format!("{}/{file}", self.pid);
         self.context
@@ -127,14 +139,57 @@ impl ProcessFiles<'_, '_> {
         Ok(text)
     }
 
-    /// A file that is missing although the folder of its process, or its thread, is there is one
-    /// that the kernel lacks; else the process, or the thread, has ended.
+    /// Why a file could not be read.
     pub(super) fn reason(&self, path: &str, error: ReadError, feature: Feature) -> Reason {
-        let folder = path.rsplit_once('/').map_or(path, |(folder, _)| folder);
-        match self.context.root.owner_uid(folder) {
-            Ok(owner_uid) => error.reason(feature, owner_uid),
-            Err(_) => Reason::Gone,
-        }
+        reason(path, error, feature, self.context)
+    }
+}
+
+/// Reads files that may not let a reader go, one after another. A read that does not return in time
+/// is left behind, and the others go on.
+///
+/// Asked for together they cost little more than if they were read here; one by one, twice as much.
+pub(super) fn patiently(
+    paths: Vec<String>,
+    feature: Feature,
+    context: &Context<'_>,
+) -> Vec<Result<Text, Reason>> {
+    let read = context.root.read_each_patiently(paths.clone());
+    context.add_cpu(read.cpu);
+    let with_reason = |(text, path): (Result<Text, ReadError>, String)| {
+        text.map_err(|error| reason(&path, error, feature, context))
+    };
+    read.texts.into_iter().zip(paths).map(with_reason).collect()
+}
+
+/// Input and output of several processes or threads, by the paths of their files.
+pub(super) fn io_of_each(paths: Vec<String>, context: &Context<'_>) -> Vec<Result<PidIo, Reason>> {
+    let parse = |text: Result<Text, Reason>| {
+        pid_io::parse(&text?.bytes).map_err(|error| Reason::NotUnderstood(error.shown()))
+    };
+    patiently(paths, Feature::IoAccounting, context).into_iter().map(parse).collect()
+}
+
+/// A file that is missing although the folder of its process, or its thread, is there is one that
+/// the kernel lacks; else the process, or the thread, has ended.
+fn reason(path: &str, error: ReadError, feature: Feature, context: &Context<'_>) -> Reason {
+    if error.is_hanging() {
+        let lock = lock_of(path).unwrap_or(Lock::Memory);
+        return Reason::DidNotReturn { after_ms: millis(PATIENCE), lock };
+    }
+    let folder = path.rsplit_once('/').map_or(path, |(folder, _)| folder);
+    match context.root.owner_uid(folder) {
+        Ok(owner_uid) => error.reason(feature, owner_uid),
+        Err(_) => Reason::Gone,
+    }
+}
+
+/// The lock that the kernel takes to read a file of a process, of those that may be held for good.
+fn lock_of(path: &str) -> Option<Lock> {
+    match path.rsplit_once('/').map_or(path, |(_, name)| name) {
+        "cmdline" => Some(Lock::Memory),
+        "io" | "syscall" => Some(Lock::Exec),
+        _ => None,
     }
 }
 
@@ -171,5 +226,36 @@ mod tests {
         let mut room = [0; 64];
         let cut = context.root.read_proc_once("7/status", &mut room).unwrap_err();
         assert_eq!(cut.reason(Feature::Field, 0), Reason::TooLong);
+    }
+
+    #[test]
+    fn a_read_that_does_not_return_says_which_lock_is_held() {
+        let machine = FakeMachine::new();
+        machine.write("7/stat", "");
+        let context = machine.context();
+        let files = ProcessFiles { pid: 7, context: &context };
+        let after_ms = millis(PATIENCE);
+        for (file, lock) in
+            [("cmdline", Lock::Memory), ("io", Lock::Exec), ("task/8/syscall", Lock::Exec)]
+        {
+            machine.hang(&format!("7/{file}"));
+            let found = files.whole(file, Feature::Field);
+            assert_eq!(found, Err(Reason::DidNotReturn { after_ms, lock }), "{file}");
+        }
+    }
+
+    #[test]
+    fn one_process_that_does_not_let_a_reader_go_costs_no_other_its_arguments() {
+        let machine = FakeMachine::new();
+        machine.hang("7/cmdline");
+        machine.write("8/cmdline", "app\0-v\0");
+        let context = machine.context();
+        let command = |pid| crate::instruments::ownership::command(pid, 100, &context).0;
+        let lock = Lock::Memory;
+        let hangs = Reason::DidNotReturn { after_ms: millis(PATIENCE), lock };
+        for _ in 0..3 {
+            assert_eq!(command(7), Observed::Unknown(hangs.clone()));
+            assert_eq!(command(8).known().map(ToString::to_string).as_deref(), Some("app -v"));
+        }
     }
 }

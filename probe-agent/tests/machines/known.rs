@@ -67,7 +67,11 @@ fn what_is_known_of_a_machine_is_what_is_said_of_it() {
     for (name, path, want) in OF_THE_HOST {
         let machine = machine(&data, name);
         let root = Root::at(&machine.root).unwrap();
-        let request = host_snapshot::Request { window_ms: 1, limit: 100 };
+        let request = host_snapshot::Request {
+            window_ms: 1,
+            limit: 100,
+            detail: host_snapshot::Detail::Full,
+        };
         let answer = ask(&root, request).unwrap();
         assert_eq!(at(&answer, path).as_f64(), want, "{name}: {path}");
     }

@@ -113,7 +113,8 @@ fn of_vmstat(text: &[u8], want: &Value) -> Vec<Pair> {
 
 fn of_loadavg(machine: &Machine, want: &Value) -> Vec<Pair> {
     let root = Root::at(&machine.root).unwrap();
-    let request = host_snapshot::Request { window_ms: 1, limit: 1 };
+    let request =
+        host_snapshot::Request { window_ms: 1, limit: 1, detail: host_snapshot::Detail::Full };
     let answer = ask(&root, request).unwrap();
     vec![(answer["cpu"]["load_1m"].clone(), want["load_1m"].clone())]
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     call::Context,
-    instruments::process_files::ProcessFiles,
+    instruments::{ownership::has_its_own, process_files::ProcessFiles},
     os::clock,
     proc::{
         host_stat::{self, HostStat},
@@ -23,7 +23,7 @@ use protocol::{
     error::AgentError,
     host_text::HostText,
     instruments::process_list::State,
-    observed::{Feature, Nature, Observed, Reason, Switch},
+    observed::{Feature, Observed, Reason, Switch},
 };
 use std::time::Duration;
 
@@ -130,14 +130,15 @@ impl End {
             line.state = state(alive).unwrap_or(line.state);
         }
         let own = alive.unwrap_or(*files);
-        let has = has_its_own(&line);
-        let (threads, threads_listed) = threads::read(files)?;
+        let has = has_its_own(line.state, line.is_kernel_thread);
+        let io = own.io();
+        let (threads, threads_listed) = threads::read(files, &io)?;
         Ok(Self {
             via: own.pid,
             threads,
             threads_listed,
             memory: has.clone().and_then(|()| memory(&own)).into(),
-            io: own.io().into(),
+            io: io.into(),
             open_files: has.clone().and_then(|()| open_files(&own)).into(),
             open_files_limit: has.and_then(|()| open_files_limit(&own)).into(),
             cgroup: levels.read(context),
@@ -148,24 +149,6 @@ impl End {
             reaped: [reaped, read_line()?.1],
             line,
         })
-    }
-}
-
-/// # Errors
-///
-/// Why a process has no memory and no arguments of its own, by its nature. A zombie has no
-/// descriptors either; a thread of the kernel could have some, and has none.
-pub(super) const fn has_its_own(line: &Line) -> Result<(), Reason> {
-    match line.state {
-        _ if line.is_kernel_thread => Err(Reason::DoesNotApply(Nature::KernelThread)),
-        State::Zombie | State::Dead => Err(Reason::DoesNotApply(Nature::Zombie)),
-        State::Running
-        | State::Sleeping
-        | State::UninterruptibleSleep
-        | State::Stopped
-        | State::Traced
-        | State::Idle
-        | State::Other => Ok(()),
     }
 }
 
@@ -213,6 +196,7 @@ pub(super) fn delay_accounting(context: &Context<'_>) -> Result<(), Reason> {
 mod tests {
     use super::*;
     use crate::instruments::fake::{FakeMachine, FakeStat};
+    use protocol::observed::Nature;
 
     fn end(machine: &FakeMachine) -> End {
         let context = machine.context();

@@ -1,7 +1,7 @@
 //! The report, out of the two ends of the window and what was found in between.
 
 use super::{
-    end::{End, delay_accounting, has_its_own},
+    end::{End, delay_accounting},
     samples::Sampler,
     used::{ThreadUse, Used},
 };
@@ -132,7 +132,7 @@ impl Ends<'_> {
     fn identity(&self, request: &Request, context: &Context<'_>) -> (Identity, u32) {
         let line = &self.last.line;
         let via = self.last.via;
-        let (command, redacted) = match has_its_own(line) {
+        let (command, redacted) = match ownership::has_its_own(line.state, line.is_kernel_thread) {
             Ok(()) => ownership::command(via, MAX_BYTES, context),
             Err(nature) => (Observed::Unknown(nature), 0),
         };

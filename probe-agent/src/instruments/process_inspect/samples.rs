@@ -61,6 +61,10 @@ pub(super) struct Sampler<'c, 's> {
     /// Threads looked at in one look, at most.
     most_at_once: usize,
     looks: u32,
+    /// Whether a thread was deaf to signals when it was last looked at.
+    saw_deaf: bool,
+    /// Whether the kernel lets a reader of `syscall` go; else why not.
+    exec_lock: Result<(), Reason>,
     pause: Duration,
     /// How often each thread was found in each place.
     found: BTreeMap<ThreadId, BTreeMap<Place, u32>>,
@@ -104,6 +108,8 @@ impl<'c, 's> Sampler<'c, 's> {
             ended: BTreeSet::new(),
             most_at_once: 0,
             looks: 0,
+            saw_deaf: threads.values().any(|thread| is_deaf(thread.state)),
+            exec_lock: Ok(()),
             pause: PAUSE,
             found: BTreeMap::new(),
         };
@@ -173,6 +179,7 @@ impl<'c, 's> Sampler<'c, 's> {
     pub(super) fn look(&mut self) {
         self.looks += 1;
         self.list_again();
+        self.try_exec_lock();
         let mut watched = std::mem::take(&mut self.watched);
         // Those that were awake come first: they move on while we look, and a wait of a tenth of a
         // millisecond is over soon.
@@ -187,6 +194,25 @@ impl<'c, 's> Sampler<'c, 's> {
         self.watched = watched;
     }
 
+    /// Finds out whether the process holds the lock that the kernel takes for `syscall`, and would
+    /// not let a reader go. A thread that is handed each read would be too late for short waits, so
+    /// one file that takes the same lock is read before the threads are looked at.
+    ///
+    /// Whoever holds the lock for good is deaf to signals: the first thread, which `execve` leaves,
+    /// or before Linux 5.8 any.
+    fn try_exec_lock(&mut self) {
+        let first = self.watched.iter().find(|thread| thread.tid == self.files.pid);
+        // Of more threads than are looked at, the first may not be one that is.
+        let may_be_deaf = first.and_then(state_of).is_none_or(is_deaf);
+        if may_be_deaf || self.saw_deaf {
+            self.exec_lock = match self.files.io() {
+                Err(reason @ Reason::DidNotReturn { .. }) => Err(reason),
+                Ok(_) | Err(_) => Ok(()),
+            };
+        }
+        self.saw_deaf = false;
+    }
+
     /// Where a thread is; `None` when it has ended.
     fn place_of(&mut self, thread: &mut Watched) -> Option<(ThreadId, Place)> {
         let tid = thread.tid;
@@ -194,6 +220,7 @@ impl<'c, 's> Sampler<'c, 's> {
             && thread.slices.is_some()
             && slices(thread) == thread.slices
         {
+            self.saw_deaf |= place.state == State::UninterruptibleSleep.letter();
             return Some((ThreadId { tid, start_ticks }, place.clone()));
         }
         let (id, place) = self.read_place(thread)?;
@@ -217,6 +244,7 @@ impl<'c, 's> Sampler<'c, 's> {
         let stat = pid_stat::parse(line.ok()?).ok()?;
         let state = State::from_letter(stat.state);
         let tid = thread.tid;
+        self.saw_deaf |= is_deaf(state);
         let id = ThreadId { tid, start_ticks: stat.start_ticks };
         if matches!(state, State::Zombie | State::Dead) {
             self.ended.insert(tid);
@@ -229,7 +257,11 @@ impl<'c, 's> Sampler<'c, 's> {
                 Place { kind, state, channel: Ok(nothing()), syscall: Ok(nothing()) },
             ));
         }
-        let (line, syscall) = match self.file(tid, "syscall", Feature::SyscallFile) {
+        let syscall = self.exec_lock.clone().and_then(|()| {
+            let file = format!("task/{tid}/syscall");
+            self.files.whole_at_once(&file, Feature::SyscallFile)
+        });
+        let (line, syscall) = match syscall {
             Ok(text) => {
                 let line = waiting::parse_syscall(&text);
                 (line, name_of(line))
@@ -237,7 +269,7 @@ impl<'c, 's> Sampler<'c, 's> {
             Err(Reason::Gone) => (SyscallLine::Unknown, Ok(nothing())),
             Err(reason) => (SyscallLine::Unknown, Err(reason)),
         };
-        let channel = match self.file(tid, "wchan", Feature::WaitChannel) {
+        let channel = match self.files.whole(&format!("task/{tid}/wchan"), Feature::WaitChannel) {
             // To a reader without permission the kernel shows 0 as well.
             Ok(text) if text == b"0" => match &syscall {
                 Err(reason @ Reason::NotPermitted(_)) => Err(reason.clone()),
@@ -251,10 +283,6 @@ impl<'c, 's> Sampler<'c, 's> {
         let kind = waiting::kind(state, known, line);
         let channel = channel.map(|name| name.map_or_else(nothing, |name| HostText::new(&name)));
         Some((id, Place { kind, state: state.letter(), channel, syscall }))
-    }
-
-    fn file(&self, tid: u32, file: &str, feature: Feature) -> Result<Vec<u8>, Reason> {
-        self.files.parsed(&format!("task/{tid}/{file}"), feature, |text| Ok(text.to_vec()))
     }
 
     /// Whether a thread was listed that is not among these.
@@ -314,6 +342,17 @@ impl<'c, 's> Sampler<'c, 's> {
             },
         }
     }
+}
+
+const fn is_deaf(state: State) -> bool {
+    matches!(state, State::UninterruptibleSleep)
+}
+
+/// The state of a thread now; `None` where its line could not be kept open.
+fn state_of(thread: &Watched) -> Option<State> {
+    let mut room = [0; LINE_BYTES];
+    let line = thread.stat.as_ref()?.read(&mut room).ok()?;
+    pid_stat::parse(line).ok().map(|stat| State::from_letter(stat.state))
 }
 
 /// Times that a thread was put on a processor; `None` where the kernel does not say.
@@ -452,7 +491,7 @@ mod tests {
             .collect();
         let context = machine.context();
         let files = ProcessFiles { pid: 7, context: &context };
-        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap().0);
+        let mut sampler = Sampler::new(files, &threads::read(&files, &files.io()).unwrap().0);
         assert!(sampler.watched.iter().any(|watched| watched.tid == 106));
         // Before the first look, the last but one does something.
         let busy = write_thread(&machine, 105, 500, IN_POLL);
@@ -472,15 +511,15 @@ mod tests {
         write_thread(&machine, 7, 0, IN_POLL);
         let context = machine.context();
         let files = ProcessFiles { pid: 7, context: &context };
-        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap().0);
+        let mut sampler = Sampler::new(files, &threads::read(&files, &files.io()).unwrap().0);
         sampler.look();
         let born = write_thread(&machine, 8, 0, IN_POLL);
         sampler.look();
         assert_eq!(sampler.mostly(born), Observed::Known(WaitKind::Poll));
-        assert!(!sampler.saw_others(&threads::read(&files).unwrap().0));
+        assert!(!sampler.saw_others(&threads::read(&files, &files.io()).unwrap().0));
         machine.remove("7/task/8");
         sampler.look();
-        assert!(sampler.saw_others(&threads::read(&files).unwrap().0));
+        assert!(sampler.saw_others(&threads::read(&files, &files.io()).unwrap().0));
     }
 
     #[test]
@@ -491,7 +530,7 @@ mod tests {
         write_thread(&machine, 7, 0, "7 0x1 0x2 0x3 0x4 0x5 0x6 0xffe00000 0xf7000000");
         let context = machine.context();
         let files = ProcessFiles { pid: 7, context: &context };
-        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap().0);
+        let mut sampler = Sampler::new(files, &threads::read(&files, &files.io()).unwrap().0);
         sampler.look();
         let waits = sampler.waits(|_| Observed::Known(1.0));
         let [group] = waits.groups.as_slice() else { panic!("one group") };
@@ -507,7 +546,7 @@ mod tests {
         let alive = write_thread(&machine, 8, 0, IN_POLL);
         let context = machine.context();
         let files = ProcessFiles { pid: 7, context: &context };
-        let mut sampler = Sampler::new(files, &threads::read(&files).unwrap().0);
+        let mut sampler = Sampler::new(files, &threads::read(&files, &files.io()).unwrap().0);
         sampler.look();
         sampler.look();
         let waits = sampler.waits(|_| Observed::Known(1.0));
@@ -516,5 +555,29 @@ mod tests {
         let zombie = ThreadId { tid: 7, start_ticks: 7 };
         let nature = Reason::DoesNotApply(Nature::Zombie);
         assert_eq!(sampler.mostly(zombie), Observed::Unknown(nature));
+    }
+
+    #[test]
+    fn a_process_that_holds_its_exec_lock_is_not_asked_for_its_system_calls() {
+        let machine = FakeMachine::new();
+        let deaf = FakeStat { state: 'D', ..FakeStat::idle(7, 7) };
+        machine.stat("7", deaf);
+        machine.thread(7, deaf, 0);
+        machine.write("7/task/7/wchan", "exec_mmap");
+        for file in ["7/io", "7/task/7/io", "7/task/7/syscall"] {
+            machine.remove_file(file);
+            machine.hang(file);
+        }
+        let context = machine.context();
+        let files = ProcessFiles { pid: 7, context: &context };
+        let threads = threads::read(&files, &files.io()).unwrap().0;
+        let mut sampler = Sampler::new(files, &threads);
+        sampler.look();
+        let waits = sampler.waits(|_| Observed::Known(1.0));
+        let [group] = waits.groups.as_slice() else { panic!("one group") };
+        let after_ms = crate::call::millis(crate::proc::PATIENCE);
+        let held = Reason::DidNotReturn { after_ms, lock: protocol::observed::Lock::Exec };
+        assert_eq!(group.syscall, Observed::Unknown(held));
+        assert_eq!(group.channel, Observed::Known(HostText::new(b"exec_mmap")));
     }
 }

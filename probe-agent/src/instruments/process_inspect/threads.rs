@@ -2,10 +2,13 @@
 
 use super::missing;
 use crate::{
-    instruments::{process_files::ProcessFiles, thread_accounts::ThreadId},
+    instruments::{
+        process_files::{ProcessFiles, io_of_each},
+        thread_accounts::ThreadId,
+    },
     os::clock,
     proc::{
-        pid_io::{self, PidIo},
+        pid_io::PidIo,
         pid_stat::{self, PidStat},
         pid_status::{self, SwitchLines},
         schedstat::{self, SchedStat},
@@ -47,11 +50,15 @@ pub(super) type Threads = BTreeMap<ThreadId, Thread>;
 /// Reads all threads. A thread that ends meanwhile is left out, as if it had ended before. Without
 /// a list of threads there is none, and why that is so.
 ///
+/// `io_of_process` is what came of the process's own input and output: the kernel takes the same
+/// lock for that of each thread.
+///
 /// # Errors
 ///
 /// When the process is gone, or the call reached a limit.
 pub(super) fn read(
     files: &ProcessFiles<'_, '_>,
+    io_of_process: &Result<PidIo, Reason>,
 ) -> Result<(Threads, Result<(), Reason>), AgentError> {
     const CHECK_EVERY: usize = 256;
     let tids = match files.thread_ids() {
@@ -62,14 +69,22 @@ pub(super) fn read(
     // The costlier files: one of 1.4 KB and a small one for each thread, twice.
     let (count, limit) = (tids.len() as u64, MOST_THREADS);
     let costly = if count > limit { Err(Reason::TooCostly { count, limit }) } else { Ok(()) };
+    let hangs = match io_of_process {
+        Err(reason @ Reason::DidNotReturn { .. }) => Err(reason.clone()),
+        Ok(_) | Err(_) => Ok(()),
+    };
+    let io = costly.clone().and(hangs);
     let mut threads = Threads::new();
     for (index, tid) in tids.into_iter().enumerate() {
         if index % CHECK_EVERY == 0 {
             files.context.check()?;
         }
-        if let Ok((id, thread)) = read_thread(files, tid, &costly) {
+        if let Ok((id, thread)) = read_thread(files, tid, &costly, &io) {
             threads.insert(id, thread);
         }
+    }
+    if io.is_ok() {
+        read_io(files, &mut threads);
     }
     Ok((threads, Ok(())))
 }
@@ -81,6 +96,7 @@ fn read_thread(
     files: &ProcessFiles<'_, '_>,
     tid: u32,
     costly: &Result<(), Reason>,
+    io: &Result<(), Reason>,
 ) -> Result<(ThreadId, Thread), Reason> {
     let folder = format!("task/{tid}");
     let of = |stat: &PidStat<'_>| {
@@ -102,12 +118,7 @@ fn read_thread(
         let path = format!("{folder}/status");
         files.parsed(&path, Feature::Field, pid_status::parse_switches)
     });
-    let io = costly
-        .clone()
-        .and_then(|()| files.parsed(&format!("{folder}/io"), Feature::IoAccounting, pid_io::parse));
-    if [schedstat.as_ref().err(), switches.as_ref().err(), io.as_ref().err()]
-        .contains(&Some(&Reason::Gone))
-    {
+    if [schedstat.as_ref().err(), switches.as_ref().err()].contains(&Some(&Reason::Gone)) {
         return Err(Reason::Gone);
     }
     let thread = Thread {
@@ -117,7 +128,17 @@ fn read_thread(
         schedstat: schedstat.into(),
         block_delay: block_delay.into(),
         switches: switches.into(),
-        io: io.into(),
+        io: io.clone().map(|()| PidIo::default()).into(),
     };
     Ok((id, thread))
+}
+
+/// Reads the input and output of every thread; one that has ended meanwhile is left out.
+fn read_io(files: &ProcessFiles<'_, '_>, threads: &mut Threads) {
+    let path = |id: &ThreadId| format!("{}/task/{}/io", files.pid, id.tid);
+    let read = io_of_each(threads.keys().map(path).collect(), files.context);
+    for (thread, io) in threads.values_mut().zip(read) {
+        thread.io = io.into();
+    }
+    threads.retain(|_, thread| thread.io != Observed::Unknown(Reason::Gone));
 }

@@ -2,7 +2,7 @@
 
 use super::{
     children,
-    counters::{Basis, Span},
+    counters::{Basis, Key, Span},
     scan::{Sample, Scan},
 };
 use crate::{instruments::thread_accounts::tick_of, os::clock, proc::host_stat::HostStat};
@@ -72,6 +72,11 @@ pub(super) struct HostChange {
 }
 
 impl Change {
+    /// The process that it is.
+    pub(super) const fn key(&self) -> Key {
+        (self.pid, self.start_ticks)
+    }
+
     /// What it counts for in a ranking by `column`; larger ranks higher.
     pub(super) fn weight(&self, column: Column) -> Observed<f64> {
         let share = |time: Duration| per(time.as_secs_f64(), self.window);

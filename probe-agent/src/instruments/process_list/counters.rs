@@ -3,7 +3,7 @@
 use crate::{
     call::Context,
     instruments::{
-        process_files::ProcessFiles,
+        process_files::{ProcessFiles, io_of_each},
         thread_accounts::{
             Accounts, Between, Counted, some_came_and_went, tick_of, unless_all_zeros,
         },
@@ -17,10 +17,11 @@ use crate::{
     },
 };
 use protocol::{
+    error::AgentError,
     instruments::process_list::Column,
     observed::{Feature, Observed, Reason},
 };
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 /// Whether ranking by a column reads a file of its own for every process.
 pub(super) const fn needs_own_file(column: Column) -> bool {
@@ -71,21 +72,30 @@ pub(super) struct IoCount {
     /// What its children had left it just after, and the [`Basis`] says what just before: a child
     /// that is waited for while both are read is seen by one of them.
     reaped_after: Reaped,
+    /// When it was read, on the monotonic clock.
+    at: Duration,
 }
 
 impl IoCount {
-    fn none() -> Self {
+    fn none(at: Duration) -> Self {
         let counted = Observed::Known(PidIo::default());
-        Self { counted, reaped_after: Reaped::default() }
+        Self { counted, reaped_after: Reaped::default(), at }
     }
 
-    fn read(files: &ProcessFiles<'_, '_>) -> Self {
-        let counted = files.io();
+    /// Reads those of several processes.
+    pub(super) fn read_each(pids: &[u32], context: &Context<'_>) -> Vec<Self> {
+        let paths = pids.iter().map(|pid| format!("{pid}/io")).collect();
+        let counted = io_of_each(paths, context);
+        let at = clock::monotonic();
         let reaped = |text: &[u8]| pid_stat::parse(text).map(|stat| stat.reaped());
-        match files.parsed("stat", Feature::Field, reaped) {
-            Ok(reaped_after) => Self { counted: counted.into(), reaped_after },
-            Err(reason) => Self { counted: Observed::Unknown(reason), ..Self::none() },
-        }
+        let check = |(counted, pid): (Result<PidIo, Reason>, &u32)| {
+            let files = ProcessFiles { pid: *pid, context };
+            match files.parsed("stat", Feature::Field, reaped) {
+                Ok(reaped_after) => Self { counted: counted.into(), reaped_after, at },
+                Err(reason) => Self { counted: Observed::Unknown(reason), ..Self::none(at) },
+            }
+        };
+        counted.into_iter().zip(pids).map(check).collect()
     }
 }
 
@@ -109,12 +119,14 @@ impl Counter {
         let files = ProcessFiles { pid, context };
         match column {
             Column::RunDelay => Some(Self::RunDelay(run_delay(&files, stat, RANKED_THREADS))),
-            Column::Read | Column::Write => Some(Self::Io(IoCount::read(&files))),
             Column::Switches => Some(Self::Switches(
                 switches(&files, stat, RANKED_THREADS),
                 run_delay(&files, stat, RANKED_THREADS),
             )),
-            Column::Cpu
+            // Of several processes together: see `read_io` in `scan.rs`.
+            Column::Read
+            | Column::Write
+            | Column::Cpu
             | Column::User
             | Column::System
             | Column::ChildrenCpu
@@ -129,7 +141,7 @@ impl Counter {
     /// What a process that was not there at the earlier look had counted then.
     pub(super) fn at_birth(&self) -> Self {
         match self {
-            Self::Io(_) => Self::Io(IoCount::none()),
+            Self::Io(now) => Self::Io(IoCount::none(now.at)),
             Self::RunDelay(_) => Self::RunDelay(none()),
             Self::Switches(..) => Self::Switches(none(), none()),
         }
@@ -259,7 +271,13 @@ pub(super) struct Used {
     pub(super) io: Observed<PidIo>,
     pub(super) switches: Observed<SwitchLines>,
     pub(super) window: Duration,
+    /// The time over which the input and output were counted.
+    pub(super) io_window: Duration,
 }
+
+/// A process, so that no later one under its pid is taken for it: the pid, and when it started in
+/// clock ticks after boot.
+pub(super) type Key = (u32, u64);
 
 impl Counters {
     /// Those of a process that was born in the window, at its beginning: it had done nothing.
@@ -267,19 +285,43 @@ impl Counters {
         Self {
             basis: Basis::at_birth(),
             run_delay: none(),
-            io: IoCount::none(),
+            io: IoCount::none(at),
             switches: none(),
             at,
             began_ticks: start_ticks,
         }
     }
 
-    /// Reads them now, of the process that started then and of no later one.
+    /// Reads those of several processes now. Each has them, or why they could not be read: it is
+    /// gone, or its line was not understood.
     ///
     /// # Errors
     ///
-    /// That it is gone, or why its line could not be read.
-    pub(super) fn read(pid: u32, start_ticks: u64, context: &Context<'_>) -> Result<Self, Reason> {
+    /// When the call reached a limit.
+    pub(super) fn read_each(
+        processes: &[Key],
+        context: &Context<'_>,
+    ) -> Result<HashMap<Key, Result<Self, Reason>>, AgentError> {
+        let mut read = HashMap::with_capacity(processes.len());
+        let mut there = Vec::with_capacity(processes.len());
+        for (pid, start_ticks) in processes {
+            context.check()?;
+            let counters = Self::read_all_but_io(*pid, *start_ticks, context);
+            if counters.is_ok() {
+                there.push((*pid, *start_ticks));
+            }
+            read.insert((*pid, *start_ticks), counters);
+        }
+        let pids: Vec<u32> = there.iter().map(|(pid, _)| *pid).collect();
+        for (key, io) in there.iter().zip(IoCount::read_each(&pids, context)) {
+            if let Some(Ok(counters)) = read.get_mut(key) {
+                counters.io = io;
+            }
+        }
+        Ok(read)
+    }
+
+    fn read_all_but_io(pid: u32, start_ticks: u64, context: &Context<'_>) -> Result<Self, Reason> {
         let files = ProcessFiles { pid, context };
         let began_ticks = tick_of(clock::since_boot());
         let line = files.whole("stat", Feature::Field)?;
@@ -287,10 +329,11 @@ impl Counters {
         if stat.start_ticks != start_ticks {
             return Err(Reason::Gone);
         }
+        let at = clock::monotonic();
         Ok(Self {
             basis: Basis::of(&stat),
             run_delay: run_delay(&files, &stat, ROW_THREADS),
-            io: IoCount::read(&files),
+            io: IoCount { counted: Observed::Unknown(Reason::NoBaseline), ..IoCount::none(at) },
             switches: switches(&files, &stat, ROW_THREADS),
             at: clock::monotonic(),
             began_ticks,
@@ -306,6 +349,7 @@ impl Counters {
             io: span.io(&self.io, &before.io),
             run_delay,
             window: self.at.saturating_sub(before.at),
+            io_window: self.io.at.saturating_sub(before.io.at),
         }
     }
 }
@@ -316,7 +360,8 @@ mod tests {
     use crate::instruments::fake::{FakeMachine, FakeStat, io};
 
     fn counters(machine: &FakeMachine) -> Result<Counters, Reason> {
-        Counters::read(7, 100, &machine.context())
+        let mut read = Counters::read_each(&[(7, 100)], &machine.context()).unwrap();
+        read.remove(&(7, 100)).unwrap()
     }
 
     /// Process 7 with two threads.
@@ -373,7 +418,7 @@ mod tests {
         // The line was read before the child was waited for, and the count after.
         let (before, now) = (Basis::at_birth(), Basis::at_birth());
         let span = Span { before, now, began_ticks: 0 };
-        let found = span.io(&after, &IoCount::none());
+        let found = span.io(&after, &IoCount::none(Duration::ZERO));
         assert_eq!(found, Observed::Unknown(Reason::ChildrenReaped));
     }
 }

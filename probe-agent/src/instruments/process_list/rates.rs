@@ -2,7 +2,7 @@
 
 use super::{
     change::Change,
-    counters::{Counters, Used},
+    counters::{Counters, Key, Used},
 };
 use crate::{call::Context, os::clock};
 use protocol::{
@@ -16,8 +16,7 @@ use std::{collections::HashMap, time::Duration};
 /// Counters of the processes that are likely to be shown, from early in the window.
 #[derive(Debug, Default)]
 pub(super) struct Details {
-    /// By pid and start.
-    begun: HashMap<(u32, u64), Result<Counters, Reason>>,
+    begun: HashMap<Key, Result<Counters, Reason>>,
     /// When they were read, on the monotonic clock.
     pub(super) began: Option<Duration>,
 }
@@ -29,19 +28,58 @@ impl Details {
     ///
     /// When the call reached a limit.
     pub(super) fn begin(likely: &[Change], context: &Context<'_>) -> Result<Self, AgentError> {
-        let mut begun = HashMap::with_capacity(likely.len());
         let began = Some(clock::monotonic());
-        for change in likely {
-            context.check()?;
-            let counters = Counters::read(change.pid, change.start_ticks, context);
-            begun.insert((change.pid, change.start_ticks), counters);
-        }
-        Ok(Self { begun, began })
+        let keys: Vec<Key> = likely.iter().map(Change::key).collect();
+        Ok(Self { begun: Counters::read_each(&keys, context)?, began })
     }
 
-    /// The counters from early in the window, if the process was among the likely ones.
-    pub(super) fn of(&self, change: &Change) -> Option<&Result<Counters, Reason>> {
-        self.begun.get(&(change.pid, change.start_ticks))
+    /// The counters of the rows that are shown, now, as far as there is something to compare them
+    /// with.
+    ///
+    /// # Errors
+    ///
+    /// When the call reached a limit.
+    pub(super) fn end(
+        self,
+        rows: &[Change],
+        request: &Request,
+        context: &Context<'_>,
+    ) -> Result<BothEnds, AgentError> {
+        let is_stored = request.artifact.is_some();
+        let is_begun = |row: &&Change| match self.begun.get(&row.key()) {
+            Some(begun) => begun.is_ok(),
+            None => row.born && !is_stored,
+        };
+        let keys: Vec<Key> = rows.iter().filter(is_begun).map(Change::key).collect();
+        Ok(BothEnds { ended: Counters::read_each(&keys, context)?, begun: self.begun, is_stored })
+    }
+}
+
+/// Counters of the rows that are shown, from early in the window and from its end.
+pub(super) struct BothEnds {
+    begun: HashMap<Key, Result<Counters, Reason>>,
+    ended: HashMap<Key, Result<Counters, Reason>>,
+    /// The window was another call's, so nothing was read in it.
+    is_stored: bool,
+}
+
+impl BothEnds {
+    fn used(&self, change: &Change) -> Result<Used, Reason> {
+        let ended = || {
+            let ended = self.ended.get(&change.key()).unwrap_or(&Err(Reason::NoBaseline));
+            ended.as_ref().map_err(Clone::clone)
+        };
+        match self.begun.get(&change.key()) {
+            Some(Ok(begun)) => Ok(ended()?.since(begun)),
+            Some(Err(reason)) => Err(reason.clone()),
+            None if self.is_stored => Err(Reason::NotStored),
+            None if change.born => {
+                let now = ended()?;
+                let born = now.at.saturating_sub(change.window);
+                Ok(now.since(&Counters::at_birth(born, change.start_ticks)))
+            }
+            None => Err(Reason::NoBaseline),
+        }
     }
 }
 
@@ -55,27 +93,10 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    pub(super) fn of(
-        change: &Change,
-        details: &Details,
-        request: &Request,
-        context: &Context<'_>,
-    ) -> Self {
-        let read = || Counters::read(change.pid, change.start_ticks, context);
-        let mut rates = match details.of(change) {
-            Some(begun) => match begun.clone().and_then(|begun| Ok(read()?.since(&begun))) {
-                Ok(used) => Self::over(&used),
-                Err(reason) => Self::unknown(&reason),
-            },
-            None if request.artifact.is_some() => Self::unknown(&Reason::NotStored),
-            None if change.born => match read() {
-                Ok(now) => {
-                    let born = now.at.saturating_sub(change.window);
-                    Self::over(&now.since(&Counters::at_birth(born, change.start_ticks)))
-                }
-                Err(reason) => Self::unknown(&reason),
-            },
-            None => Self::unknown(&Reason::NoBaseline),
+    pub(super) fn of(change: &Change, ends: &BothEnds, request: &Request) -> Self {
+        let mut rates = match ends.used(change) {
+            Ok(used) => Self::over(&used),
+            Err(reason) => Self::unknown(&reason),
         };
         // The column that ranks was read for every process, over the whole window.
         if let Some(ranked) = change.ranked.clone() {
@@ -106,18 +127,18 @@ impl Rates {
     }
 
     fn over(used: &Used) -> Self {
-        let rate = |growth: Observed<u64>| {
-            growth
-                .and_then(|growth| PerSecond::over(growth, used.window).ok_or(Reason::EmptyWindow))
+        let over = |growth: Observed<u64>, window| {
+            growth.and_then(|growth| PerSecond::over(growth, window).ok_or(Reason::EmptyWindow))
         };
+        let rate = |growth| over(growth, used.window);
         let (io, switches) = (&used.io, &used.switches);
         Self {
             run_delay_pct: used
                 .run_delay
                 .clone()
                 .and_then(|it| delay(it.run_delay_ns, used.window)),
-            read: rate(io.clone().map(|io| io.storage_read_bytes)),
-            write: rate(io.clone().map(|io| io.storage_write_bytes)),
+            read: over(io.clone().map(|io| io.storage_read_bytes), used.io_window),
+            write: over(io.clone().map(|io| io.storage_write_bytes), used.io_window),
             voluntary: rate(switches.clone().map(|lines| lines.voluntary)),
             involuntary: rate(switches.clone().map(|lines| lines.involuntary)),
         }

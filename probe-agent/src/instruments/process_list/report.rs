@@ -10,7 +10,7 @@ use super::{
 use crate::{
     call::Context,
     instruments::{
-        ownership::{self, Placement, Users},
+        ownership::{self, Command, Placement, Users},
         process_files::ProcessFiles,
     },
     os::{clock, sysconf},
@@ -22,11 +22,11 @@ use protocol::{
     error::AgentError,
     host_text::HostText,
     instruments::process_list::{
-        Census, Column, GroupBy, Host, ProcessRow, Report, Request, State, Unranked,
+        Census, Column, GroupBy, Host, ProcessRow, Report, Request, Unranked,
     },
     loss::Truncation,
     message::{Engine, Meta},
-    observed::{Nature, Observed, Reason},
+    observed::{Observed, Reason},
     units::{Bytes, PerSecond, Percent},
     view::json,
 };
@@ -67,7 +67,7 @@ pub(super) fn answer(
         let weight = |change: &Change| change.weight(request.sort);
         answer.report.unranked = unranked(&measured.changes.processes, weight);
         let page = rank::page(measured.changes.processes, weight, offset, limit);
-        answer.fill_processes(page, request, &details, budget, context)?;
+        answer.fill_processes(page, request, details, budget, context)?;
     } else {
         let window = Duration::from_millis(measured.window_ms);
         let all = groups::add_up(&measured.changes.processes, request.sort, window);
@@ -158,16 +158,20 @@ impl Answer {
         &mut self,
         page: Page<Change>,
         request: &Request,
-        details: &Details,
+        details: Details,
         budget: usize,
         context: &Context<'_>,
     ) -> Result<(), AgentError> {
+        let ends = details.end(&page.rows, request, context)?;
         let mut users = Users::read(context.root);
         let mut rows = Vec::with_capacity(page.rows.len());
-        for change in page.rows {
+        let commands = commands(&page.rows, context);
+        for (change, command) in page.rows.into_iter().zip(commands) {
             context.check()?;
             let weight = change.weight(request.sort);
-            let (row, redacted) = row(&change, details, &mut users, request, context);
+            let owner = Owner::of(&change, command, &mut users, context);
+            let redacted = owner.redacted;
+            let row = row(&change, owner, Rates::of(&change, &ends, request));
             rows.push((row, weight, redacted));
         }
         let mut page = Page { rows, truncation: page.truncation };
@@ -207,20 +211,11 @@ impl Answer {
     }
 }
 
-/// One row, and how many secrets were taken out of it.
-fn row(
-    change: &Change,
-    details: &Details,
-    users: &mut Users,
-    request: &Request,
-    context: &Context<'_>,
-) -> (ProcessRow, u32) {
+fn row(change: &Change, owner: Owner, rates: Rates) -> ProcessRow {
     let share = |time| Percent::of_time(time, change.window).unwrap_or_default();
     let rate = |count| PerSecond::over(count, change.window).unwrap_or_default();
-    let rates = Rates::of(change, details, request, context);
-    let owner = Owner::of(change, users, context);
     let page_bytes = sysconf::page_bytes();
-    let row = ProcessRow {
+    ProcessRow {
         pid: change.pid,
         start_ticks: change.start_ticks,
         name: change.name.clone(),
@@ -247,8 +242,7 @@ fn row(
         voluntary_switches_per_s: rates.voluntary,
         involuntary_switches_per_s: rates.involuntary,
         age_s: change.age.as_secs(),
-    };
-    (row, owner.redacted)
+    }
 }
 
 /// Whose a process is and what it was started with, as its files say now.
@@ -262,11 +256,15 @@ struct Owner {
 
 impl Owner {
     /// The measurement may be old, and the pid another process's by now: that one is not described.
-    fn of(change: &Change, users: &mut Users, context: &Context<'_>) -> Self {
+    fn of(
+        change: &Change,
+        (command, redacted): Command,
+        users: &mut Users,
+        context: &Context<'_>,
+    ) -> Self {
         let files = ProcessFiles { pid: change.pid, context };
         let user = users.of(change.pid, context);
         let Placement { service, container } = Placement::of(change.via, context);
-        let (command, redacted) = command(change, context);
         match files.unless_replaced(change.start_ticks, Observed::Known(())) {
             Observed::Known(()) => Self { user, service, container, command, redacted },
             Observed::Unknown(reason) => {
@@ -285,24 +283,18 @@ impl Owner {
 /// Bytes of a command line in a list. process_inspect shows more.
 const COMMAND_BYTES: usize = 160;
 
-/// The arguments, secrets taken out, and how many were.
-fn command(change: &Change, context: &Context<'_>) -> (Observed<HostText>, u32) {
-    let nature = match change.state {
-        _ if change.is_kernel_thread => Some(Nature::KernelThread),
-        State::Zombie => Some(Nature::Zombie),
-        State::Running
-        | State::Sleeping
-        | State::UninterruptibleSleep
-        | State::Stopped
-        | State::Traced
-        | State::Idle
-        | State::Dead
-        | State::Other => None,
+/// The arguments of processes, in their order.
+fn commands(changes: &[Change], context: &Context<'_>) -> Vec<Command> {
+    let nature = |change: &Change| ownership::has_its_own(change.state, change.is_kernel_thread);
+    let with: Vec<&Change> = changes.iter().filter(|change| nature(change).is_ok()).collect();
+    let pids: Vec<u32> = with.iter().map(|change| change.via).collect();
+    let mut read = ownership::commands(&pids, COMMAND_BYTES, context).into_iter();
+    let not_read = || (Observed::Unknown(Reason::TooManyHang), 0);
+    let command = |change: &Change| match nature(change) {
+        Ok(()) => read.next().unwrap_or_else(not_read),
+        Err(nature) => (Observed::Unknown(nature), 0),
     };
-    match nature {
-        Some(nature) => (Observed::Unknown(Reason::DoesNotApply(nature)), 0),
-        None => ownership::command(change.via, COMMAND_BYTES, context),
-    }
+    changes.iter().map(command).collect()
 }
 
 #[cfg(test)]
@@ -328,7 +320,8 @@ mod tests {
         let owner = |start_ticks| {
             machine.stat("7", FakeStat::idle(7, start_ticks));
             let context = machine.context();
-            Owner::of(change, &mut Users::read(context.root), &context)
+            let command = commands(&changes.processes, &context).remove(0);
+            Owner::of(change, command, &mut Users::read(context.root), &context)
         };
         let same = owner(100);
         assert_eq!(same.command, Observed::Known(HostText::new(b"their secret")));

@@ -1,6 +1,6 @@
 //! One pass over all processes.
 
-use super::counters::{self, Basis, Counter};
+use super::counters::{self, Basis, Counter, IoCount};
 use crate::{
     call::Context,
     instruments::process_files::ProcessFiles,
@@ -100,8 +100,9 @@ pub(super) struct Scanner {
 /// Room for one line of `/proc/PID/stat`: 52 numbers and a name.
 const LINE_BYTES: usize = 2048;
 
-/// Processes between two looks at the clock and at the call's limits.
-const CHECK_EVERY: usize = 256;
+/// Processes between two looks at the clock and at the call's limits. Their input and output is read
+/// together.
+const TOGETHER: usize = 64;
 
 impl Scanner {
     /// A scanner that reads what ranking by `sort` needs.
@@ -140,11 +141,15 @@ impl Scanner {
         scan.samples.reserve_exact(self.pids.len());
         scan.names.reserve_exact(self.pids.len() * 12);
         let pids = std::mem::take(&mut self.pids);
-        for (index, pid) in pids.iter().enumerate() {
-            if index % CHECK_EVERY == 0 {
-                context.check()?;
+        for some in pids.chunks(TOGETHER) {
+            context.check()?;
+            let first = scan.samples.len();
+            for pid in some {
+                self.read_process(*pid, context, &mut scan)?;
             }
-            self.read_process(*pid, context, &mut scan)?;
+            if matches!(self.column, Some(Column::Read | Column::Write)) {
+                read_io(scan.samples.get_mut(first..).unwrap_or_default(), context);
+            }
         }
         self.pids = pids;
         scan.samples.sort_unstable_by_key(|sample| sample.pid);
@@ -194,6 +199,14 @@ impl Scanner {
         }
         scan.samples.push(sample);
         Ok(())
+    }
+}
+
+/// Reads the counter behind the columns of input and output.
+fn read_io(samples: &mut [Sample], context: &Context<'_>) {
+    let pids: Vec<u32> = samples.iter().map(|sample| sample.pid).collect();
+    for (sample, io) in samples.iter_mut().zip(IoCount::read_each(&pids, context)) {
+        sample.ranked = Some(Counter::Io(io));
     }
 }
 
