@@ -32,7 +32,7 @@ pub struct Cli {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "For every command")]
 pub struct Common {
-    /// Machine to look at: local, or ssh:user@host:port [default: local]
+    /// Machine to look at: local, ssh:user@host:port, or snapshot:folder [default: local]
     #[arg(long, global = true, value_name = "TARGET")]
     pub target: Option<String>,
     /// Configuration file [default: ~/.config/sysmcp/config.toml]

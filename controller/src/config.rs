@@ -233,7 +233,10 @@ fn complete(
     is_root: bool,
 ) -> Result<Config, ConfigError> {
     let target = settings.target.as_deref().unwrap_or("local");
-    let target = target.parse().map_err(ConfigError::Target)?;
+    let target = match target.parse().map_err(ConfigError::Target)? {
+        Target::Snapshot(folder) => Target::Snapshot(at_home(folder, environment)?),
+        other @ (Target::Local | Target::Ssh(_)) => other,
+    };
     let seconds = |value: Option<u64>, default: u64, name, range: std::ops::RangeInclusive<u64>| {
         let value = value.unwrap_or(default);
         if range.contains(&value) {
@@ -451,7 +454,7 @@ mod tests {
         let cases = [
             (("SYSMCP_MAX_CALLS", "many"), "SYSMCP_MAX_CALLS is `many`"),
             (("SYSMCP_MAX_CALLS", "9"), "max_calls is 9: expected 1 to 8"),
-            (("SYSMCP_TARGET", "web"), "`local` or `ssh:"),
+            (("SYSMCP_TARGET", "web"), "`local`, `ssh:"),
             (("SYSMCP_TOOLSETS", "diagnose,all"), "no toolset `all`"),
             (("SYSMCP_DISABLE_TOOLS", "proces_list"), "no tool `proces_list`"),
             (("SYSMCP_CONFIG", "/nowhere.toml"), "/nowhere.toml"),

@@ -14,6 +14,7 @@ pub mod push;
 pub mod reporter;
 pub mod schema;
 pub mod session;
+pub mod snapshot;
 pub mod target;
 pub mod tools;
 pub mod transport;

@@ -13,6 +13,7 @@ use crate::{
     agents::{Agent, Agents, NoAgent},
     exit,
     reporter::{Reporter, Stage},
+    snapshot::{self, NotASnapshot},
     target::Target,
     transport::{self, Channel, Login, Prompts, openssh, process::Ended},
 };
@@ -23,7 +24,7 @@ use protocol::{
     host_text::HostText,
     message::{FromAgent, Hello, Terms, ToAgent},
 };
-use script::{Line, Refusal};
+use script::{Line, Refusal, Source};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -65,10 +66,17 @@ pub async fn push(
     settings: &Settings,
     reporter: &dyn Reporter,
 ) -> Result<Pushed, PushError> {
+    let source = match target {
+        Target::Snapshot(folder) => {
+            snapshot::check(folder)?;
+            Source::Snapshot
+        }
+        Target::Local | Target::Ssh(_) => Source::Machine,
+    };
     let largest = settings.agents.largest().map_err(PushError::NoAgent)?;
     let token = new_token()?;
     let patience = settings.patience.max(transfer_patience(largest));
-    let script = script::for_session(&token, largest, patience);
+    let script = script::for_session(&token, largest, patience, source);
     reporter.stage(&Stage::Connecting(target.clone()));
     let channel = transport::open(target, &script, &settings.login)
         .map_err(|error| PushError::Transport(error.to_string()))?;
@@ -302,6 +310,9 @@ fn first_of(bytes: &[u8]) -> HostText {
 /// Why there is no agent at the other end.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PushError {
+    /// The folder that was named as a snapshot is none.
+    #[error("{0}")]
+    Snapshot(#[from] NotASnapshot),
     /// None can be sent.
     #[error("{0}")]
     NoAgent(NoAgent),
@@ -367,6 +378,7 @@ impl PushError {
     /// The exit code for a command that ends with this.
     pub fn exit_code(&self) -> u8 {
         match self {
+            Self::Snapshot(_) => exit::BAD_TARGET,
             Self::NoAgent(NoAgent::Machine { .. }) => exit::CANNOT_RUN,
             Self::NoAgent(_) => exit::NO_AGENT,
             Self::Transport(_) | Self::TimedOut { .. } => exit::UNREACHABLE,

@@ -60,6 +60,9 @@ impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connecting(Target::Local) => f.write_str("starting the agent on this machine"),
+            Self::Connecting(target @ Target::Snapshot(_)) => {
+                write!(f, "starting the agent on this machine, over {target}")
+            }
             Self::Connecting(target) => write!(f, "connecting to {target} with the system's ssh"),
             Self::Sending { sent: 0, total } => write!(f, "sending the agent: {} kB", total / 1000),
             Self::Sending { sent, total } => {

@@ -1,6 +1,7 @@
-//! Which machine is meant, as a person writes it: `local`, or `ssh:user@host:port`.
+//! Which machine is meant, as a person writes it: `local`, `ssh:user@host:port`, or
+//! `snapshot:folder`.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr};
 
 /// A machine to look at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -9,6 +10,8 @@ pub enum Target {
     Local,
     /// A machine that SSH reaches.
     Ssh(SshTarget),
+    /// A machine whose files were taken, in a folder of the machine the controller runs on.
+    Snapshot(PathBuf),
 }
 
 /// Where SSH goes. What is left out comes from the user's own SSH configuration.
@@ -31,6 +34,8 @@ impl FromStr for Target {
         }
         match text.split_once(':') {
             Some(("ssh", rest)) => parse_ssh(rest).map(Self::Ssh),
+            Some(("snapshot", "")) => Err(BadTarget::Folder),
+            Some(("snapshot", folder)) => Ok(Self::Snapshot(folder.into())),
             Some(_) | None => Err(BadTarget::Kind),
         }
     }
@@ -94,6 +99,10 @@ impl fmt::Display for Target {
         match self {
             Self::Local => f.write_str("local"),
             Self::Ssh(target) => write!(f, "ssh:{target}"),
+            Self::Snapshot(folder) => {
+                let folder = folder.to_string_lossy();
+                write!(f, "snapshot:{}", protocol::host_text::printable(&folder))
+            }
         }
     }
 }
@@ -115,12 +124,15 @@ impl fmt::Display for SshTarget {
 /// Why text names no target. The text itself is not repeated: it may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTarget {
-    /// Neither `local` nor `ssh:`.
-    #[error("a target is `local` or `ssh:user@host:port`")]
+    /// Neither `local` nor `ssh:` nor `snapshot:`.
+    #[error("a target is `local`, `ssh:user@host:port` or `snapshot:folder`")]
     Kind,
     /// Not a name or address.
     #[error("the host of a target is a name, an address, or an alias of your SSH configuration")]
     Host,
+    /// No folder.
+    #[error("a snapshot is named by its folder: snapshot:folder")]
+    Folder,
     /// Several colons outside of brackets.
     #[error("an IPv6 address stands in brackets: ssh:user@[2001:db8::1]:22")]
     Brackets,
@@ -152,6 +164,7 @@ mod tests {
             "ssh:[fe80::1%eth0]",
             "ssh:DOMAIN\\me@host",
             "ssh:me@corp@host",
+            "snapshot:./captured/web 1:a",
         ] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
@@ -164,6 +177,7 @@ mod tests {
             ("web-1", BadTarget::Kind),
             ("docker:web", BadTarget::Kind),
             ("ssh:", BadTarget::Host),
+            ("snapshot:", BadTarget::Folder),
             ("ssh:-oProxyCommand=touch /tmp/x", BadTarget::Host),
             ("ssh:deploy@-oProxyCommand=x", BadTarget::Host),
             ("ssh:-l@host", BadTarget::User),

@@ -45,7 +45,8 @@ pub enum Prompts {
 /// When the process that would carry the channel cannot be started.
 pub fn open(target: &Target, script: &str, login: &Login) -> std::io::Result<Channel> {
     match target {
-        Target::Local => local::open(script),
+        Target::Local => local::open(script, None),
+        Target::Snapshot(folder) => local::open(script, Some(folder)),
         Target::Ssh(ssh) => openssh::open(ssh, script, login),
     }
 }

@@ -145,7 +145,8 @@ impl<'s> Context<'s> {
         Overhead { agent_cpu_ms: micros as f64 / 1000.0, target_pause_us_max: 0 }
     }
 
-    /// Lets time pass until `window` after `start`, with progress on the way.
+    /// Lets time pass until `window` after `start`, with progress on the way. In a snapshot it has
+    /// passed already.
     ///
     /// # Errors
     ///
@@ -156,6 +157,10 @@ impl<'s> Context<'s> {
         end: Duration,
         window: Duration,
     ) -> Result<(), AgentError> {
+        if self.root.is_snapshot() {
+            self.root.pass(end >= window);
+            return self.check();
+        }
         loop {
             self.check()?;
             let passed = start.elapsed();

@@ -27,6 +27,8 @@ pub struct Question {
     pub parameters: String,
     /// Whether the answer is to be JSON instead of tables.
     pub json: bool,
+    /// The folder with the snapshot to answer from, instead of this machine.
+    pub snapshot: Option<PathBuf>,
 }
 
 /// The version text.
@@ -37,8 +39,8 @@ pub const HELP: &str = "\
 Measures this machine. Reads only; nothing is installed, changed or left behind.
 
 Usage:
-  probe-agent --local TOOL [--params JSON] [--json]
-  probe-agent serve TOKEN [FOLDER]
+  probe-agent --local TOOL [--params JSON] [--json] [--snapshot FOLDER]
+  probe-agent serve TOKEN [--snapshot FOLDER] [FOLDER]
 
 Tools:
   host_snapshot     whether the machine is short of something
@@ -50,6 +52,7 @@ Options:
   --local TOOL      answer one question on this machine
   --params JSON     the tool's parameters as a JSON object, {} if left out
   --json            print the answer as JSON instead of tables
+  --snapshot FOLDER answer from files that were taken of a machine, not of this one
   --help            print this
   --version         print the version
 
@@ -71,6 +74,7 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command, Error
     let mut tool = None;
     let mut parameters = None;
     let mut json = false;
+    let mut snapshot = None;
     while let Some(argument) = parser.next()? {
         match argument {
             Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
@@ -78,6 +82,7 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command, Error
             Arg::Long("local") => tool = Some(parser.value()?.string()?),
             Arg::Long("params") => parameters = Some(parser.value()?.string()?),
             Arg::Long("json") => json = true,
+            Arg::Long("snapshot") => snapshot = Some(PathBuf::from(parser.value()?)),
             Arg::Value(word) if word == "serve" => return parse_serve(&mut parser),
             Arg::Short(_) | Arg::Long(_) | Arg::Value(_) => {
                 return Err(Error::Argument(argument.unexpected()));
@@ -86,18 +91,23 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command, Error
     }
     let tool = tool.ok_or(Error::Nothing)?;
     let parameters = parameters.unwrap_or_else(|| "{}".to_owned());
-    Ok(Command::Local(Question { tool, parameters, json }))
+    Ok(Command::Local(Question { tool, parameters, json, snapshot }))
 }
 
 fn parse_serve(parser: &mut lexopt::Parser) -> Result<Command, Error> {
     let token = parser.value()?.string()?;
     let token = Token::parse(&token).map_err(Error::Token)?;
-    let folder = match parser.next()? {
-        Some(Arg::Value(folder)) => Some(PathBuf::from(folder)),
-        Some(other) => return Err(Error::Argument(other.unexpected())),
-        None => None,
-    };
-    Ok(Command::Serve(Start { token, folder }))
+    let (mut folder, mut snapshot) = (None, None);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Long("snapshot") => snapshot = Some(PathBuf::from(parser.value()?)),
+            Arg::Value(value) if folder.is_none() => folder = Some(PathBuf::from(value)),
+            other @ (Arg::Short(_) | Arg::Long(_) | Arg::Value(_)) => {
+                return Err(Error::Argument(other.unexpected()));
+            }
+        }
+    }
+    Ok(Command::Serve(Start { token, folder, snapshot }))
 }
 
 /// What is wrong with the command line.
@@ -174,17 +184,33 @@ mod tests {
     }
 
     #[test]
+    fn a_session_may_be_of_a_snapshot_and_may_have_a_folder() {
+        let token = "a".repeat(32);
+        let cases: [(&[&str], Option<&str>, Option<&str>); 4] = [
+            (&[], None, None),
+            (&["/tmp/x"], Some("/tmp/x"), None),
+            (&["--snapshot", "/tmp/a b"], None, Some("/tmp/a b")),
+            (&["--snapshot", "/tmp/s", "/tmp/x"], Some("/tmp/x"), Some("/tmp/s")),
+        ];
+        for (arguments, folder, snapshot) in cases {
+            let arguments = [&["serve", &token], arguments].concat();
+            let Ok(Command::Serve(start)) = parsed(&arguments) else { panic!("{arguments:?}") };
+            assert_eq!(start.folder, folder.map(PathBuf::from), "{arguments:?}");
+            assert_eq!(start.snapshot, snapshot.map(PathBuf::from), "{arguments:?}");
+        }
+    }
+
+    #[test]
     fn what_is_not_understood_is_named() {
         let cases: [(&[&str], &str); 5] = [
             (&[], "nothing to do"),
             (&["--loca", "x"], "--loca"),
             (&["--local"], "--local"),
             (&["serve", "short"], "32 hexadecimal digits"),
-            (&["serve", &"a".repeat(32), "/tmp/x", "more"], ""),
+            (&["serve", &"a".repeat(32), "/tmp/x", "more"], "more"),
         ];
         for (arguments, want) in cases {
             match parsed(arguments) {
-                Ok(Command::Serve(start)) => assert_eq!(start.folder, Some("/tmp/x".into())),
                 Ok(other) => panic!("{arguments:?}: {other:?}"),
                 Err(error) => assert!(error.contains(want), "{error}"),
             }

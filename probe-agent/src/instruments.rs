@@ -12,12 +12,12 @@ mod self_test;
 mod thread_accounts;
 mod window;
 
-use crate::call::Context;
+use crate::{call::Context, proc::Root};
 use protocol::{
     Report, Request,
     error::AgentError,
     instruments::Instrument,
-    message::{Answer, Meta},
+    message::{Answer, Engine, Meta},
 };
 
 /// The agent side of an instrument.
@@ -38,6 +38,17 @@ pub trait Collect: Instrument {
     ) -> Result<(Self::Report, Meta), AgentError>;
 }
 
+/// What is read from a snapshot was measured by nobody now; and without two instants, over no time.
+fn as_of(root: &Root, mut meta: Meta) -> Meta {
+    if root.is_snapshot() && meta.engine == Engine::Procfs {
+        meta.engine = Engine::Snapshot;
+    }
+    if root.has_two_instants().is_err() {
+        meta.window_ms = None;
+    }
+    meta
+}
+
 macro_rules! define_run {
     ($($marker:ident, $module:ident;)*) => {
         /// Runs the instrument that the request names.
@@ -52,6 +63,7 @@ macro_rules! define_run {
                         <protocol::instruments::$module::$marker as Collect>::collect(
                             request, context,
                         )?;
+                    let meta = as_of(context.root, meta);
                     Ok(Answer { report: Box::new(Report::$marker(report)), meta })
                 })*
             }

@@ -30,8 +30,12 @@ pub fn run(question: &Question) -> i32 {
         Ok(request) => request,
         Err(error) => return complain(&error, exit::USAGE),
     };
-    match answer(request) {
-        Ok(answer) => print(&shown(&answer, question.json)),
+    let root = match Root::open(question.snapshot.as_deref()) {
+        Ok(root) => root,
+        Err(error) => return complain(&error, exit::NO_ANSWER),
+    };
+    match answer(request, &root) {
+        Ok(answer) => print(&shown(&answer, question, &root)),
         Err(error) => {
             let remedy = error.remedy().map(|remedy| format!("\n{remedy}")).unwrap_or_default();
             complain(&format!("{error}{remedy}"), exit::NO_ANSWER)
@@ -52,17 +56,13 @@ fn read(question: &Question) -> Result<Request, String> {
     Ok(request)
 }
 
-fn answer(request: Request) -> Result<Answer, AgentError> {
-    let root = Root::live().map_err(|error| AgentError::Unreadable {
-        path: protocol::host_text::HostText::new(b"/proc"),
-        reason: error.reason(protocol::observed::Feature::Field, 0),
-    })?;
+fn answer(request: Request, root: &Root) -> Result<Answer, AgentError> {
     let artifacts = Mutex::new(Artifacts::default());
     let listener = Terminal { shows_progress: isatty(rustix::stdio::stderr()) };
     let deadline_ms = request.window_ms().saturating_add(30_000);
     let budget = Budget { deadline_ms, ..Budget::default() };
     let limits = (RequestId(0), budget, Arc::new(Withdrawal::default()));
-    let context = Context::new(&root, &artifacts, &listener, limits);
+    let context = Context::new(root, &artifacts, &listener, limits);
     let mut answer = instruments::run(request, &context)?;
     // Nobody can ask about it: the store ends with this process.
     answer.meta.artifact = None;
@@ -70,11 +70,16 @@ fn answer(request: Request) -> Result<Answer, AgentError> {
     Ok(answer)
 }
 
-fn shown(answer: &Answer, as_json: bool) -> String {
+fn shown(answer: &Answer, question: &Question, root: &Root) -> String {
     let Answer { report, meta } = answer;
     let Ok((fields, nulls)) = json::fields(report) else { return String::new() };
-    let view = MetaView::new("this machine", meta, nulls);
-    if as_json {
+    let target = if root.is_snapshot() { "another machine" } else { "this machine" };
+    let mut view = MetaView::new(target, meta, nulls);
+    if let Some(folder) = &question.snapshot {
+        view.snapshot =
+            Some(protocol::host_text::printable(&folder.to_string_lossy()).into_owned());
+    }
+    if question.json {
         let object = json::object(fields, &view).unwrap_or_default();
         let mut line = serde_json::Value::Object(object).to_string();
         line.push('\n');

@@ -8,6 +8,7 @@ pub mod cpuinfo;
 pub mod diskstats;
 pub mod file_system;
 pub mod host_stat;
+mod kept;
 pub mod limits;
 pub mod memory;
 pub mod mountinfo;
@@ -15,104 +16,64 @@ pub mod net_counters;
 pub mod net_dev;
 pub mod parse;
 pub mod passwd;
+mod patient;
 pub mod pid_io;
 pub mod pid_stat;
 pub mod pid_status;
 pub mod placement;
 pub mod pressure;
+mod read_error;
 pub mod schedstat;
+mod snapshot;
+mod time;
 pub mod topology;
 pub mod waiting;
 
+pub use kept::KeptFile;
+pub use patient::{PATIENCE, Patient, Text};
+pub use read_error::ReadError;
+
 use super::abandonable::{Crew, Outcome};
-use protocol::{
-    host_text::HostText,
-    observed::{Feature, Permission, Reason},
-};
+use kept::KeptPlace;
+use protocol::{host_text::HostText, observed::Feature};
 use rustix::{
     fd::OwnedFd,
     fs::{AtFlags, FileType, Mode, OFlags, RawDir},
     io::Errno,
 };
+use snapshot::Snapshot;
 use std::{
     mem::MaybeUninit,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
-/// A machine's files, below some folder: `/` for the machine we run on.
+/// A machine's files, and its clocks: those of the machine we run on, or what somebody took of
+/// another one.
 #[derive(Debug)]
 pub struct Root {
-    root: OwnedFd,
-    proc: Arc<OwnedFd>,
-    /// Read what may not let a reader go.
-    readers: Crew<String, Result<Text, ReadError>>,
+    source: Source,
     /// How many more files may be kept open.
     left_to_keep: Arc<AtomicU64>,
     is_in_cgroup_namespace: bool,
-    is_live: bool,
 }
 
-/// Why a file could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ReadError(pub Errno);
+#[derive(Debug)]
+enum Source {
+    /// Files that are read as they are now, below some folder: `/` for the machine we run on.
+    Now(Tree),
+    /// Files that somebody took.
+    Taken(Snapshot),
+}
 
-impl ReadError {
-    /// Whether the process, or the thread, ended. `ESRCH` comes from a file that was opened in
-    /// time.
-    pub fn is_gone(self) -> bool {
-        matches!(self.0, Errno::NOENT | Errno::SRCH)
-    }
-
-    /// Whether it says nothing about the file: the agent could not have opened any.
-    pub fn is_of_the_agent(self) -> bool {
-        matches!(self.0, Errno::MFILE | Errno::NFILE)
-    }
-
-    /// Whether the read did not return.
-    pub fn is_hanging(self) -> bool {
-        self.0 == HANGS
-    }
-
-    /// Whether the file is longer than what is read of one. Its start was read then.
-    pub fn is_too_long(self) -> bool {
-        self.0 == TOO_LONG
-    }
-
-    /// The reason to give for a value that comes from a file of the kernel.
-    ///
-    /// A missing file means that the kernel lacks `feature`; the caller has to know that the
-    /// process itself is still there.
-    pub fn reason(self, feature: Feature, owner_uid: u32) -> Reason {
-        match self.0 {
-            Errno::NOENT => Reason::KernelLacks(feature),
-            Errno::SRCH => Reason::Gone,
-            Errno::ACCESS | Errno::PERM => Reason::NotPermitted(Permission::InspectProcess {
-                owner_uid,
-                agent_uid: rustix::process::geteuid().as_raw(),
-            }),
-            Errno::MFILE => Reason::OpenFilesLimit { limit: open_files_limit() },
-            TOO_LONG => Reason::TooLong,
-            NOT_TRIED => Reason::TooManyHang,
-            errno => Reason::Failed { errno: errno.raw_os_error() },
-        }
-    }
-
-    /// The reason to give for a value that comes from a file of the whole machine. A missing one
-    /// means that the kernel lacks `feature`.
-    pub fn reason_of_file(self, feature: Feature) -> Reason {
-        match self.0 {
-            Errno::ACCESS | Errno::PERM => Reason::NotPermitted(Permission::ReadFile {
-                agent_uid: rustix::process::geteuid().as_raw(),
-            }),
-            _ => self.reason(feature, 0),
-        }
-    }
+#[derive(Clone, Debug)]
+struct Tree {
+    root: Arc<OwnedFd>,
+    proc: Arc<OwnedFd>,
+    /// Read what may not let a reader go.
+    readers: Arc<Crew<String, Result<Text, ReadError>>>,
+    is_live: bool,
 }
 
 const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
@@ -135,10 +96,6 @@ const HANGS: Errno = Errno::TIMEDOUT;
 /// Stands for a read that was not tried, because too many hang. No read of a kernel file fails so.
 const NOT_TRIED: Errno = Errno::TIME;
 
-/// For how long a read that may hang is waited for. One that waits for a page from a slow disk is
-/// faster than this.
-pub const PATIENCE: Duration = Duration::from_millis(100);
-
 impl Root {
     /// The machine the agent runs on.
     ///
@@ -149,26 +106,68 @@ impl Root {
         Self::at(Path::new("/"))
     }
 
-    /// A captured machine: a folder with `proc`, `sys` and `etc` below it.
+    /// A folder with `proc`, `sys` and `etc` below it, which are read as they are now.
     ///
     /// # Errors
     ///
     /// When the folder, or `proc` in it, cannot be opened.
     pub fn at(folder: &Path) -> Result<Self, ReadError> {
         let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(folder, directory, Mode::empty()).map_err(ReadError)?;
-        let proc =
-            rustix::fs::openat(&root, "proc", directory, Mode::empty()).map_err(ReadError)?;
-        let left_to_keep = open_files_limit().saturating_sub(NEVER_KEPT);
-        let proc = Arc::new(proc);
+        let root = rustix::fs::open(folder, directory, Mode::empty())?;
+        let proc = Arc::new(rustix::fs::openat(&root, "proc", directory, Mode::empty())?);
+        let link = rustix::fs::readlinkat(&proc, CGROUP_NAMESPACE, Vec::new()).ok();
         let below = Arc::clone(&proc);
-        Ok(Self {
-            is_in_cgroup_namespace: is_in_cgroup_namespace(&proc),
-            is_live: folder == Path::new("/"),
-            root,
+        let readers = Crew::new(PATIENCE, move |path: &String| Text::read(&below, path));
+        let tree = Tree {
+            root: Arc::new(root),
             proc,
-            readers: Crew::new(PATIENCE, move |path: &String| Text::read(&below, path)),
-            left_to_keep: Arc::new(AtomicU64::new(left_to_keep)),
+            readers: Arc::new(readers),
+            is_live: folder == Path::new("/"),
+        };
+        Ok(Self {
+            is_in_cgroup_namespace: is_not_the_first(link.map(|link| link.into_bytes())),
+            source: Source::Now(tree),
+            left_to_keep: Arc::new(AtomicU64::new(open_files_limit().saturating_sub(NEVER_KEPT))),
+        })
+    }
+
+    /// A machine's files as somebody took them: what `sysmcp capture` wrote, or a folder with `proc`
+    /// in it.
+    ///
+    /// # Errors
+    ///
+    /// That the folder holds none, or what the kernel answered.
+    pub fn snapshot(folder: &Path) -> Result<Self, ReadError> {
+        let snapshot = Snapshot::open(folder)?;
+        Ok(Self {
+            is_in_cgroup_namespace: is_not_the_first(
+                snapshot.link(&format!("proc/{CGROUP_NAMESPACE}")),
+            ),
+            source: Source::Taken(snapshot),
+            left_to_keep: Arc::new(AtomicU64::new(0)),
+        })
+    }
+
+    /// The snapshot in a folder where one is named, else the machine the agent runs on.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, in a sentence.
+    pub fn open(snapshot: Option<&Path>) -> Result<Self, String> {
+        let Some(folder) = snapshot else {
+            let why = |error: ReadError| error.reason_of_file(Feature::Field);
+            return Self::live().map_err(|error| format!("cannot open /proc: {}", why(error)));
+        };
+        Self::snapshot(folder).map_err(|error| {
+            let why = match error.errno {
+                Errno::NOENT => "there is no such folder, or no `proc` in it".to_owned(),
+                Errno::NOTDIR => "it is not a folder".to_owned(),
+                Errno::INVAL => "its `proc` is the kernel's own, not a copy".to_owned(),
+                Errno::XDEV => "its `proc` is on another file system".to_owned(),
+                Errno::NOSYS => "reading one needs Linux 5.6 or later on this machine".to_owned(),
+                errno => errno.to_string(),
+            };
+            format!("cannot read a snapshot in {}: {why}", folder.display())
         })
     }
 
@@ -178,23 +177,20 @@ impl Root {
         self.is_in_cgroup_namespace
     }
 
-    /// Whether this is the machine the agent runs on, whose file systems can be asked.
-    pub const fn is_live(&self) -> bool {
-        self.is_live
-    }
-
-    /// The root once more, for a thread that may outlive the call.
-    ///
-    /// # Errors
-    ///
-    /// When no more files may be open.
-    pub fn duplicate(&self) -> Result<OwnedFd, ReadError> {
-        rustix::io::fcntl_dupfd_cloexec(&self.root, 0).map_err(ReadError)
+    /// The top of the machine the agent runs on, whose file systems can be asked; nothing else can.
+    pub fn live_top(&self) -> Option<Arc<OwnedFd>> {
+        match &self.source {
+            Source::Now(tree) => tree.is_live.then(|| Arc::clone(&tree.root)),
+            Source::Taken(_) => None,
+        }
     }
 
     /// Whether there is a file or a folder below the root. The path is relative.
     pub fn holds(&self, path: &str) -> bool {
-        rustix::fs::statat(&self.root, path, AtFlags::empty()).is_ok()
+        match &self.source {
+            Source::Now(tree) => rustix::fs::statat(&tree.root, path, AtFlags::empty()).is_ok(),
+            Source::Taken(snapshot) => snapshot.holds(path),
+        }
     }
 
     /// Reads a file below `/proc` into `buffer`, replacing what was there.
@@ -203,7 +199,10 @@ impl Root {
     ///
     /// What the kernel answered.
     pub fn read_proc(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
-        read_at(&self.proc, path, buffer)
+        match &self.source {
+            Source::Now(tree) => read_at(&tree.proc, path, buffer),
+            Source::Taken(snapshot) => snapshot.read(&below_proc(path), buffer),
+        }
     }
 
     /// Reads files below `/proc` that may not let a reader go, on threads that can be left behind,
@@ -221,11 +220,19 @@ impl Root {
     ///
     /// `stat`, `status`, `statm`, `schedstat`, `wchan`, `limits`, `cgroup` and `fd` take neither.
     pub fn read_each_patiently(&self, paths: Vec<String>) -> Patient {
-        let done = self.readers.each(paths);
+        let tree = match &self.source {
+            Source::Now(tree) => tree,
+            Source::Taken(snapshot) => {
+                let read =
+                    |path: &String| Text::of(|buffer| snapshot.read(&below_proc(path), buffer));
+                return Patient { texts: paths.iter().map(read).collect(), cpu: Duration::ZERO };
+            }
+        };
+        let done = tree.readers.each(paths);
         let text = |outcome| match outcome {
             Outcome::Returned(text) => text,
-            Outcome::Hangs => Err(ReadError(HANGS)),
-            Outcome::NotTried => Err(ReadError(NOT_TRIED)),
+            Outcome::Hangs => Err(HANGS.into()),
+            Outcome::NotTried => Err(NOT_TRIED.into()),
         };
         Patient { texts: done.outcomes.into_iter().map(text).collect(), cpu: done.cpu }
     }
@@ -236,7 +243,10 @@ impl Root {
     ///
     /// What the kernel answered.
     pub fn read(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
-        read_at(&self.root, path, buffer)
+        match &self.source {
+            Source::Now(tree) => read_at(&tree.root, path, buffer),
+            Source::Taken(snapshot) => snapshot.read(path, buffer),
+        }
     }
 
     /// Reads a file of `/proc` that the kernel prints in one piece, with one read: an end of file
@@ -250,9 +260,22 @@ impl Root {
         path: &str,
         buffer: &'b mut [u8],
     ) -> Result<&'b [u8], ReadError> {
-        let file =
-            rustix::fs::openat(&self.proc, path, READ_FLAGS, Mode::empty()).map_err(ReadError)?;
-        let length = rustix::io::read(&file, &mut *buffer).map_err(ReadError)?;
+        let length = match &self.source {
+            Source::Now(tree) => {
+                let file = rustix::fs::openat(&tree.proc, path, READ_FLAGS, Mode::empty())?;
+                rustix::io::read(&file, &mut *buffer)?
+            }
+            Source::Taken(snapshot) => {
+                let mut text = Vec::new();
+                snapshot.read(&below_proc(path), &mut text)?;
+                let length = text.len().min(buffer.len());
+                let (room, text) = (buffer.get_mut(..length), text.get(..length));
+                if let (Some(room), Some(text)) = (room, text) {
+                    room.copy_from_slice(text);
+                }
+                length
+            }
+        };
         whole_piece(buffer, length)
     }
 
@@ -261,12 +284,13 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// What the kernel answered, or that as many files are kept as may be: then the file can still
-    /// be opened for each read.
+    /// What the kernel answered, or that as many files are kept as may be, which for a snapshot is
+    /// none: then the file can still be opened for each read.
     pub fn keep_proc(&self, path: &str) -> Result<KeptFile, ReadError> {
+        let Source::Now(tree) = &self.source else { return Err(Errno::MFILE.into()) };
         let place = KeptPlace::take(&self.left_to_keep)?;
-        let file = rustix::fs::openat(&self.proc, path, READ_FLAGS, Mode::empty());
-        file.map(|file| KeptFile { file, _place: place }).map_err(ReadError)
+        let file = rustix::fs::openat(&tree.proc, path, READ_FLAGS, Mode::empty())?;
+        Ok(KeptFile::new(file, place))
     }
 
     /// Lists the numeric names in a folder below `/proc`, in the kernel's order: pids for `.`,
@@ -277,10 +301,18 @@ impl Root {
     /// What the kernel answered.
     pub fn list_ids(&self, folder: &str, ids: &mut Vec<u32>) -> Result<(), ReadError> {
         ids.clear();
-        each_entry(&self.proc, folder, |name, _| {
+        let mut visit = |name: &[u8]| {
             let digits = std::str::from_utf8(name).ok();
             ids.extend(digits.and_then(|digits| digits.parse::<u32>().ok()));
-        })
+        };
+        match &self.source {
+            Source::Now(tree) => each_entry(&tree.proc, folder, |name, _| visit(name)),
+            Source::Taken(snapshot) => {
+                snapshot.names(&below_proc(folder))?.iter().for_each(|name| visit(name));
+                ids.sort_unstable();
+                Ok(())
+            }
+        }
     }
 
     /// Lists the folders in a folder below the root, by name. The path is relative.
@@ -293,13 +325,20 @@ impl Root {
         folder: &str,
         mut visit: impl FnMut(&[u8]),
     ) -> Result<(), ReadError> {
-        let status = rustix::fs::statat(&self.root, folder, AtFlags::empty()).map_err(ReadError)?;
+        let tree = match &self.source {
+            Source::Now(tree) => tree,
+            Source::Taken(snapshot) => {
+                snapshot.folders(folder)?.iter().for_each(|name| visit(name));
+                return Ok(());
+            }
+        };
+        let status = rustix::fs::statat(&tree.root, folder, AtFlags::empty())?;
         // Its own name, and its entry for itself: each folder in it would be one more, except where
         // the file system counts none and says 1.
         if matches!(status.st_nlink, 2) {
             return Ok(());
         }
-        each_entry(&self.root, folder, |name, kind| {
+        each_entry(&tree.root, folder, |name, kind| {
             if kind == FileType::Directory {
                 visit(name);
             }
@@ -316,11 +355,14 @@ impl Root {
     /// What the kernel answered.
     pub fn count_descriptors(&self, pid: u32) -> Result<u64, ReadError> {
         let folder = format!("{pid}/fd");
-        let status =
-            rustix::fs::statat(&self.proc, &folder, AtFlags::empty()).map_err(ReadError)?;
+        let tree = match &self.source {
+            Source::Now(tree) => tree,
+            Source::Taken(snapshot) => return snapshot.count_descriptors(&below_proc(&folder)),
+        };
+        let status = rustix::fs::statat(&tree.proc, &folder, AtFlags::empty())?;
         let mut count = u64::try_from(status.st_size).unwrap_or_default();
         if count == 0 {
-            each_entry(&self.proc, &folder, |_, _| count += 1)?;
+            each_entry(&tree.proc, &folder, |_, _| count += 1)?;
         }
         Ok(count)
     }
@@ -335,83 +377,18 @@ impl Root {
     ///
     /// What the kernel answered, mostly that the process ended.
     pub fn owner_uid(&self, folder: &str) -> Result<u32, ReadError> {
-        let status = rustix::fs::statat(&self.proc, folder, AtFlags::empty()).map_err(ReadError)?;
-        Ok(status.st_uid)
-    }
-}
-
-/// What was read on other threads, in the order in which it was asked for.
-#[derive(Debug)]
-pub struct Patient {
-    /// Of each file, in the order asked.
-    pub texts: Vec<Result<Text, ReadError>>,
-    /// What reading them cost.
-    pub cpu: Duration,
-}
-
-/// The text of a file, or the start of one that is longer than what is read of one.
-#[derive(Debug)]
-pub struct Text {
-    /// What was read.
-    pub bytes: Vec<u8>,
-    /// Whether that is all there is.
-    pub is_whole: bool,
-}
-
-impl Text {
-    fn read(folder: &OwnedFd, path: &str) -> Result<Self, ReadError> {
-        let mut bytes = Vec::new();
-        match read_at(folder, path, &mut bytes) {
-            Ok(()) => Ok(Self { bytes, is_whole: true }),
-            Err(error) if error.is_too_long() => Ok(Self { bytes, is_whole: false }),
-            Err(error) => Err(error),
+        match &self.source {
+            Source::Now(tree) => {
+                Ok(rustix::fs::statat(&tree.proc, folder, AtFlags::empty())?.st_uid)
+            }
+            Source::Taken(snapshot) => snapshot.owner_uid(&below_proc(folder)),
         }
     }
-
-    /// # Errors
-    ///
-    /// That the file is longer than what is read of one.
-    pub fn whole(self) -> Result<Vec<u8>, ReadError> {
-        if self.is_whole { Ok(self.bytes) } else { Err(ReadError(TOO_LONG)) }
-    }
 }
 
-/// A file of `/proc` that stays open.
-#[derive(Debug)]
-pub struct KeptFile {
-    file: OwnedFd,
-    _place: KeptPlace,
-}
-
-/// One of so many files that may be kept open; given back when it is dropped.
-#[derive(Debug)]
-struct KeptPlace(Arc<AtomicU64>);
-
-impl KeptPlace {
-    fn take(left: &Arc<AtomicU64>) -> Result<Self, ReadError> {
-        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
-            .map(|_| Self(Arc::clone(left)))
-            .map_err(|_| ReadError(Errno::MFILE))
-    }
-}
-
-impl Drop for KeptPlace {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl KeptFile {
-    /// Reads the file as it is now, with one read.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel answered; `ESRCH` once the process or thread has ended. Or that the file
-    /// fills the room and may go on.
-    pub fn read<'b>(&self, buffer: &'b mut [u8]) -> Result<&'b [u8], ReadError> {
-        let length = rustix::io::pread(&self.file, &mut *buffer, 0).map_err(ReadError)?;
-        whole_piece(buffer, length)
-    }
+/// A path below `/proc` as one below the root.
+fn below_proc(path: &str) -> String {
+    if path == "." { "proc".to_owned() } else { format!("proc/{path}") }
 }
 
 fn each_entry(
@@ -420,11 +397,11 @@ fn each_entry(
     mut visit: impl FnMut(&[u8], FileType),
 ) -> Result<(), ReadError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::openat(base, folder, flags, Mode::empty()).map_err(ReadError)?;
+    let folder = rustix::fs::openat(base, folder, flags, Mode::empty())?;
     let mut room = [MaybeUninit::uninit(); 32 << 10];
     let mut entries = RawDir::new(folder, &mut room);
     while let Some(entry) = entries.next() {
-        let entry = entry.map_err(ReadError)?;
+        let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
             visit(name, entry.file_type());
@@ -437,14 +414,14 @@ fn whole_piece(buffer: &[u8], length: usize) -> Result<&[u8], ReadError> {
     if length < buffer.len() {
         Ok(buffer.get(..length).unwrap_or_default())
     } else {
-        Err(ReadError(TOO_LONG))
+        Err(TOO_LONG.into())
     }
 }
 
 /// Takes no more memory than the text: a page that is touched for the first time costs as much as
 /// reading a short file.
 fn read_at(folder: &OwnedFd, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
-    let file = rustix::fs::openat(folder, path, READ_FLAGS, Mode::empty()).map_err(ReadError)?;
+    let file = rustix::fs::openat(folder, path, READ_FLAGS, Mode::empty())?;
     let mut room = [0; 4096];
     buffer.clear();
     while buffer.len() <= MAX_FILE_BYTES {
@@ -452,10 +429,10 @@ fn read_at(folder: &OwnedFd, path: &str, buffer: &mut Vec<u8>) -> Result<(), Rea
             Ok(0) => return Ok(()),
             Ok(length) => buffer.extend_from_slice(room.get(..length).unwrap_or_default()),
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(ReadError(errno)),
+            Err(errno) => return Err(errno.into()),
         }
     }
-    Err(ReadError(TOO_LONG))
+    Err(TOO_LONG.into())
 }
 
 /// How many files this process may have open at once; the largest number where there is no limit.
@@ -463,12 +440,14 @@ fn open_files_limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Looks for a cgroup namespace other than the first one, whose number is the same in all kernels
-/// (`CGROUP_NS_INIT_INO` in `include/uapi/linux/nsfs.h`). A kernel before 4.6 has none.
-fn is_in_cgroup_namespace(proc: &OwnedFd) -> bool {
+/// Where the kernel says which cgroup namespace a process is in.
+const CGROUP_NAMESPACE: &str = "self/ns/cgroup";
+
+/// Whether this names a cgroup namespace other than the first one, whose number is the same in all
+/// kernels (`CGROUP_NS_INIT_INO` in `include/uapi/linux/nsfs.h`). A kernel before 4.6 has none.
+fn is_not_the_first(namespace: Option<Vec<u8>>) -> bool {
     const FIRST: &[u8] = b"cgroup:[4026531835]";
-    rustix::fs::readlinkat(proc, "self/ns/cgroup", Vec::new())
-        .is_ok_and(|namespace| namespace.as_bytes() != FIRST)
+    namespace.is_some_and(|namespace| namespace.trim_ascii() != FIRST)
 }
 
 /// Escapes what a kernel file holds as one text, without the newline at its end.
@@ -479,6 +458,7 @@ pub fn host_text(bytes: &[u8]) -> HostText {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::observed::{Permission, Reason};
 
     #[test]
     fn the_live_root_lists_this_very_process() {
@@ -499,7 +479,7 @@ mod tests {
             Reason::KernelLacks(Feature::IoAccounting)
         );
         assert!(matches!(
-            ReadError(Errno::ACCESS).reason(Feature::IoAccounting, 7),
+            ReadError::from(Errno::ACCESS).reason(Feature::IoAccounting, 7),
             Reason::NotPermitted(Permission::InspectProcess { owner_uid: 7, .. })
         ));
     }

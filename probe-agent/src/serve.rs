@@ -18,7 +18,6 @@ use protocol::{
     handshake::{AgentMark, MarkScanner, Sha256, Token},
     host_text::HostText,
     message::{FromAgent, Hello, ToAgent},
-    observed::Feature,
 };
 use sha2::Digest as _;
 use std::{
@@ -39,6 +38,8 @@ pub struct Start {
     pub token: Token,
     /// The folder the agent's file was put in, which must be gone.
     pub folder: Option<PathBuf>,
+    /// The folder with the snapshot to answer from, instead of the machine it runs on.
+    pub snapshot: Option<PathBuf>,
 }
 
 impl Start {
@@ -64,16 +65,16 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Serves one session. Returns the process's exit code.
 pub fn serve(start: &Start, worker: Worker) -> i32 {
-    let cannot = |what: &str, why: &dyn std::fmt::Display| {
-        crate::exit::complain(&format!("cannot open {what}: {why}"), exit::CANNOT_START)
-    };
-    let root = match Root::live() {
+    let root = match Root::open(start.snapshot.as_deref()) {
         Ok(root) => root,
-        Err(error) => return cannot("/proc", &error.reason_of_file(Feature::Field)),
+        Err(error) => return crate::exit::complain(&error, exit::CANNOT_START),
     };
     let sha256 = match own_sha256() {
         Ok(sha256) => sha256,
-        Err(error) => return cannot("its own file", &error),
+        Err(error) => {
+            let error = format!("cannot open its own file: {error}");
+            return crate::exit::complain(&error, exit::CANNOT_START);
+        }
     };
     let mark = AgentMark { token: start.token.clone(), wire_id: WIRE_ID.to_owned(), sha256 };
     let outbox = Arc::new(Outbox::default());
@@ -212,6 +213,9 @@ fn own_sha256() -> std::io::Result<Sha256> {
 }
 
 fn hello(root: &Root, start: &Start, worker: Worker) -> FromAgent {
+    // A snapshot is named as it was at its end.
+    let root = root.for_call();
+    root.pass(true);
     let mut buffer = Vec::new();
     let mut line = |path| {
         let read = root.read_proc(path, &mut buffer);

@@ -91,13 +91,15 @@ const MAY_BE_NULL: [&str; 2] = ["unranked", "detail_window_ms"];
 #[test]
 fn every_machine_is_answered_for() {
     let Some(data) = data("every_machine_is_answered_for") else { return };
-    let (mut listed, mut looked_into) = (0, 0);
+    let (mut listed, mut looked_into, mut in_snapshots) = (0, 0, 0);
     for machine in machines(&data) {
         let root = Root::at(&machine.root).unwrap();
         the_whole_machine_has_an_answer(&machine, &root);
         listed += every_process_is_listed_or_counted(&machine, &root);
         looked_into += every_process_can_be_looked_into(&machine, &root);
+        in_snapshots += a_plain_copy_says_what_was_and_not_what_happened(&machine);
     }
+    assert_eq!(in_snapshots, looked_into);
     assert!(listed > 600 * COLUMNS.len(), "only {listed} processes were listed");
     assert!(looked_into > 600, "only {looked_into} processes were looked into");
 }
@@ -162,6 +164,52 @@ fn every_process_can_be_looked_into(machine: &Machine, root: &Root) -> usize {
             // Some of these trees have a folder for a thread beside those for processes.
             Err(AgentError::IsThread { pid: leader, .. }) if leader != pid => {}
             Err(AgentError::NoSuchProcess { .. } | AgentError::Unreadable { .. }) if !has_line => {}
+            Err(error) => panic!("{}: process {pid}: {error}", machine.name),
+        }
+    }
+    looked_into
+}
+
+/// The same files as a snapshot of one instant: what takes two instants is not known, and nothing of
+/// the machine that runs the test is in an answer.
+fn a_plain_copy_says_what_was_and_not_what_happened(machine: &Machine) -> usize {
+    let root = Root::snapshot(&machine.root).unwrap();
+    let without_time = |answer: Value| {
+        // Whoever runs is not blocked, and that takes no time.
+        let is_share = |path: &str| path.ends_with("_pct") && !path.starts_with("waits.groups");
+        let numbers = numbers(&answer);
+        let rate = numbers.iter().find(|(path, _)| path.ends_with("_per_s") || is_share(path));
+        assert_eq!(rate, None, "{}", machine.name);
+        assert_eq!(answer["meta"]["window_ms"], Value::Null, "{}", machine.name);
+        assert_eq!(answer["meta"]["engine"], "snapshot", "{}", machine.name);
+    };
+    let request =
+        host_snapshot::Request { window_ms: 1, limit: 100, detail: host_snapshot::Detail::Full };
+    without_time(answer(machine, &root.for_call(), request));
+    let all = || process_list::Request { window_ms: 1, limit: 100_000, ..Default::default() };
+    let pids = machine.pids();
+    if pids.is_empty() {
+        let error = ask(&root.for_call(), all()).unwrap_err();
+        assert!(matches!(error, AgentError::Unreadable { .. }), "{}: {error}", machine.name);
+        return 0;
+    }
+    let list = answer(machine, &root.for_call(), all());
+    accounted_for(machine, &pids, &list);
+    without_time(list);
+    for group_by in GROUPS {
+        let request = process_list::Request { group_by, ..all() };
+        without_time(answer(machine, &root.for_call(), request));
+    }
+    let mut looked_into = 0;
+    for pid in pids.into_iter().filter(|pid| machine.has_line(*pid)) {
+        let request = process_inspect::Request { pid, start_ticks: 0, window_ms: 1, threads: 100 };
+        match ask(&root.for_call(), request) {
+            Ok(answer) => {
+                check(machine, &answer);
+                without_time(answer);
+                looked_into += 1;
+            }
+            Err(AgentError::IsThread { .. }) => {}
             Err(error) => panic!("{}: process {pid}: {error}", machine.name),
         }
     }

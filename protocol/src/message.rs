@@ -187,6 +187,8 @@ pub enum Engine {
     Stored,
     /// The agent's own counter.
     Counter,
+    /// Reading copies of files of `/proc` and `/sys`, which somebody took at another time.
+    Snapshot,
 }
 
 impl fmt::Display for Engine {
@@ -195,6 +197,7 @@ impl fmt::Display for Engine {
             Self::Procfs => "procfs",
             Self::Stored => "stored result",
             Self::Counter => "counter",
+            Self::Snapshot => "snapshot",
         })
     }
 }

@@ -139,6 +139,10 @@ pub enum Reason {
     },
     /// It was not read: as many reads hang already as may.
     TooManyHang,
+    /// Nobody took it along when the snapshot was made that is looked at.
+    NotInSnapshot,
+    /// The snapshot that is looked at holds one instant, and this takes two.
+    OneInstant,
 }
 
 /// A lock of the kernel that a read of a process's file takes.
@@ -293,6 +297,9 @@ impl Reason {
             Self::TooManyHang => Some(
                 "end the processes whose values did not return, or what they wait for".to_owned(),
             ),
+            Self::NotInSnapshot | Self::OneInstant => {
+                Some("ask the machine itself, or make a snapshot with `sysmcp capture`".to_owned())
+            }
             Self::TooCostly { .. }
             | Self::KernelLacks(_)
             | Self::NoLimitSet
@@ -352,6 +359,8 @@ impl fmt::Display for Reason {
             Self::TooManyHang => {
                 f.write_str("not read, because too many reads of other processes hang already")
             }
+            Self::NotInSnapshot => f.write_str("not in the snapshot"),
+            Self::OneInstant => f.write_str("the snapshot holds one instant, and this takes two"),
         }
     }
 }

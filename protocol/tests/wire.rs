@@ -192,6 +192,7 @@ fn reasons() -> Vec<Observed<u8>> {
         ]
         .map(Reason::OutOfSight),
     );
+    reasons.extend([Reason::NotInSnapshot, Reason::OneInstant]);
     std::iter::once(Observed::Known(9)).chain(reasons.into_iter().map(Observed::Unknown)).collect()
 }
 

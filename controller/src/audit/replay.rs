@@ -108,6 +108,8 @@ fn by_hand(target: &str, tool: &str, parameters: &Value) -> Vec<String> {
     let ssh = match target.parse() {
         Ok(Target::Ssh(ssh)) => Some(ssh),
         Ok(Target::Local) | Err(_) => None,
+        // No command of a person's reads one.
+        Ok(Target::Snapshot(_)) => return Vec::new(),
     };
     let commands = tools::by_hand(tool, parameters);
     commands

@@ -2,6 +2,7 @@
 
 use super::GateError;
 use crate::{
+    snapshot,
     target::Target,
     tools::{self, Question, Stream},
     verdict::Conclusion,
@@ -48,6 +49,9 @@ impl Rendered {
         let defect = |error: serde_json::Error| GateError::Defect(error.to_string());
         let (fields, nulls) = json::fields(&answer.report).map_err(defect)?;
         let mut meta = MetaView::new(&target.to_string(), &answer.meta, nulls);
+        if let Target::Snapshot(folder) = target {
+            meta.snapshot = Some(snapshot::describe(folder));
+        }
         meta.rest = rest.map(|parameters| format!("{} {parameters}", question.request.id().name()));
         let object = in_order(&conclusion, fields).map_err(defect)?;
         let object = json::object(object, &meta).map_err(defect)?;

@@ -12,6 +12,11 @@ pub fn for_tools(selection: &Selection, target: &Target) -> String {
     let place = match target {
         Target::Local => "the machine this server runs on".to_owned(),
         Target::Ssh(ssh) => format!("the Linux host {ssh}, over SSH"),
+        Target::Snapshot(folder) => format!(
+            "the files of a Linux host that were taken at another time ({}); nothing can be \
+             measured again, and no window can be chosen",
+            crate::snapshot::describe(folder)
+        ),
     };
     let mut parts = vec![format!(
         "sysmcp finds out why a Linux service is slow. It looks at {place}. It only reads: nothing \

@@ -1,7 +1,8 @@
 # Runs on the target, in any POSIX shell, as one line: the comments and the line ends go, so every
 # line ends as it would have to in the middle of another. It travels between single quotes through
 # login shells of all kinds, so it holds no single quote, no exclamation mark and no doubled
-# backslash. TOKEN, ROOM, PATIENCE and HEADER are filled in; all are digits.
+# backslash. TOKEN, ROOM, PATIENCE and HEADER are filled in; all are digits. So is ASKED: nothing, or
+# for a snapshot the folder to answer from.
 
 umask 077; set -f;
 token=TOKEN; room=ROOM;
@@ -65,4 +66,4 @@ case $check in
 esac;
 case $found in $sum*) ;; *) say ALTERED; exit 94;; esac;
 trap - EXIT;
-exec "$file" serve $token $folder;
+exec "$file" serve $token ASKED $folder;

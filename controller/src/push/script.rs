@@ -1,6 +1,6 @@
 //! The start-up script, and what it says.
 
-use crate::exit;
+use crate::{exit, transport::local::SNAPSHOT_VARIABLE};
 use protocol::{
     handshake::{Sha256, Token},
     host_text::HostText,
@@ -9,8 +9,17 @@ use std::time::Duration;
 
 const SOURCE: &str = include_str!("bootstrap.sh");
 
+/// What the agent is asked to answer from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The machine it runs on.
+    Machine,
+    /// The folder in [`SNAPSHOT_VARIABLE`].
+    Snapshot,
+}
+
 /// The script as one line, for one session. It waits no longer than `patience` for what is sent.
-pub fn for_session(token: &Token, room_bytes: usize, patience: Duration) -> String {
+pub fn for_session(token: &Token, room_bytes: usize, patience: Duration, source: Source) -> String {
     let lines = SOURCE.lines().map(str::trim).filter(|line| !line.is_empty());
     let code: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
     code.join(" ")
@@ -18,6 +27,14 @@ pub fn for_session(token: &Token, room_bytes: usize, patience: Duration) -> Stri
         .replace("ROOM", &room_bytes.to_string())
         .replace("PATIENCE", &patience.as_secs().to_string())
         .replace("HEADER", &HEADER_BYTES.to_string())
+        .replace("ASKED", &asked(source))
+}
+
+fn asked(source: Source) -> String {
+    match source {
+        Source::Machine => String::new(),
+        Source::Snapshot => format!("--snapshot \"${SNAPSHOT_VARIABLE}\""),
+    }
 }
 
 /// What the script's lines begin with.
@@ -165,7 +182,7 @@ mod tests {
     use super::*;
 
     fn script() -> String {
-        for_session(&Token::new([0xab; 16]), 1_200_000, Duration::from_secs(60))
+        for_session(&Token::new([0xab; 16]), 1_200_000, Duration::from_secs(60), Source::Machine)
     }
 
     #[test]
@@ -174,7 +191,7 @@ mod tests {
         for forbidden in ["'", "\n", "!", "\\\\"] {
             assert!(!script().contains(forbidden), "{forbidden:?}");
         }
-        for placeholder in ["TOKEN", "ROOM", "PATIENCE", "HEADER"] {
+        for placeholder in ["TOKEN", "ROOM", "PATIENCE", "HEADER", "ASKED"] {
             assert!(!script().contains(placeholder), "{placeholder}");
         }
     }
@@ -184,6 +201,14 @@ mod tests {
         for bytes in [1, 99_999_999] {
             assert_eq!(header(bytes, &Sha256([0; 32]), true).len(), HEADER_BYTES);
         }
+    }
+
+    #[test]
+    fn a_snapshot_is_named_only_to_the_agent_of_a_snapshot() {
+        let token = Token::new([0xab; 16]);
+        let asked = for_session(&token, 1, Duration::from_secs(60), Source::Snapshot);
+        assert!(asked.contains("--snapshot \"$SYSMCP_SNAPSHOT_FOLDER\""), "{asked}");
+        assert!(!script().contains("SNAPSHOT"), "a variable of a target's login decides nothing");
     }
 
     #[test]

@@ -2,16 +2,25 @@
 //! every target.
 
 use super::{Channel, process};
+use std::path::Path;
 use tokio::process::Command;
 
+/// Where the script finds the folder of a snapshot. A path may hold anything, so it is no part of
+/// the script.
+pub const SNAPSHOT_VARIABLE: &str = "SYSMCP_SNAPSHOT_FOLDER";
+
 /// Starts the script in a shell of its own process group: Ctrl-C at the terminal is for the
-/// controller, which then stops the agent in order.
+/// controller, which then stops the agent in order. For a snapshot, the agent there answers from a
+/// folder instead of the machine.
 ///
 /// # Errors
 ///
 /// When there is no `/bin/sh`.
-pub fn open(script: &str) -> std::io::Result<Channel> {
+pub fn open(script: &str, snapshot: Option<&Path>) -> std::io::Result<Channel> {
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(script).process_group(0);
+    if let Some(folder) = snapshot {
+        command.env(SNAPSHOT_VARIABLE, std::path::absolute(folder)?);
+    }
     process::start(command)
 }

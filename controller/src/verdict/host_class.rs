@@ -125,7 +125,7 @@ mod tests {
         report.pressure.cpu_some_pct = percent(0.0);
         report.pressure.io_some_pct = percent(0.0);
         report.pressure.io_full_pct = percent(0.0);
-        report.blocked.tasks = 0;
+        report.blocked.tasks = Observed::Known(0);
         report.blocked.groups.clear();
         report.cgroups.throttled_total = Observed::Known(0);
         report.cgroups.throttled.clear();
@@ -206,7 +206,7 @@ mod tests {
                 "a load of forty on idle processors",
                 with(|report| {
                     report.cpu.load_1m = Observed::Known(40.0);
-                    report.blocked.tasks = 40;
+                    report.blocked.tasks = Observed::Known(40);
                     report.blocked.groups = vec![BlockedGroup { tasks: 40, ..group }];
                 }),
                 "tasks_blocked",
@@ -250,7 +250,11 @@ mod tests {
             ),
             ("nearly full", mounted(|mount| mount.used_pct = percent(98.0)), "not_short"),
             ("a user's own", mounted(|mount| mount.answer = MountAnswer::Refused), "not_short"),
-            ("a clock that was set", with(|report| report.clock_step_ms = -5000), "clock_stepped"),
+            (
+                "a clock that was set",
+                with(|report| report.clock_step_ms = Observed::Known(-5000)),
+                "clock_stepped",
+            ),
         ];
         for (name, report, want) in cases {
             assert_eq!(class(&report), want, "{name}: {:?}", conclude(&report));
@@ -289,7 +293,7 @@ mod tests {
                 let disk = report.disks.first_mut().unwrap();
                 disk.reads_per_s = PerSecond::over(reads, Duration::from_secs(1)).unwrap();
                 disk.writes_per_s = PerSecond::default();
-                report.blocked.tasks = 40;
+                report.blocked.tasks = Observed::Known(40);
                 report.blocked.groups = vec![BlockedGroup { tasks: 37, ..group.clone() }];
             })
         };

@@ -140,8 +140,8 @@ mod tests {
     /// A process with one thread that ran, waited for a processor, and was blocked for such shares.
     fn process(user: f64, system: f64, delay: f64, waits: &[(WaitKind, State, f64)]) -> Report {
         let mut report = ProcessInspect::example().report;
-        report.cpu.user_pct = percent(user);
-        report.cpu.system_pct = percent(system);
+        report.cpu.user_pct = Observed::Known(percent(user));
+        report.cpu.system_pct = Observed::Known(percent(system));
         report.cpu.running_pct = Observed::Known(percent(user + system));
         report.cpu.run_delay_pct = Observed::Known(percent(delay));
         // Neighbours have what the process waits for.
@@ -362,7 +362,7 @@ mod tests {
         full.descriptors.open = Observed::Known(1020);
         let mut faulting =
             process(2.0, 8.0, 1.0, &[(WaitKind::Storage, State::UninterruptibleSleep, 90.0)]);
-        faulting.memory.major_faults_per_s = PerSecond::over(900, Duration::from_secs(1)).unwrap();
+        faulting.memory.major_faults_per_s = rate(900);
         let cases = [
             ("user", process(92.0, 5.0, 2.0, &[RUNNING]), "user_cpu"),
             ("system", process(9.0, 90.0, 1.0, &[RUNNING]), "system_cpu"),

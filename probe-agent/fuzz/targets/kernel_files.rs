@@ -75,9 +75,12 @@ fn cgroup_files(bytes: &[u8]) {
     let _ = cgroup::parse_inactive_file(bytes);
     let _ = cgroup::parse_limit_hits(bytes);
     let _ = cgroup::parse_oom_kills(bytes);
+    let _ = cgroup::parse_memory_events(bytes);
+    let _ = cgroup::is_enabled(bytes, cgroup::Controller::Memory);
 }
 
 fn cgroup_mounts(bytes: &[u8]) {
+    let _ = mountinfo::parse(bytes);
     for mount in mountinfo::parse_cgroup_mounts(bytes) {
         for membership in &cgroup::parse_memberships(bytes) {
             // A cgroup's path never leads out of its mount.

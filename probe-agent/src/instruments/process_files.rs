@@ -180,6 +180,8 @@ fn reason(path: &str, error: ReadError, feature: Feature, context: &Context<'_>)
     let folder = path.rsplit_once('/').map_or(path, |(folder, _)| folder);
     match context.root.owner_uid(folder) {
         Ok(owner_uid) => error.reason(feature, owner_uid),
+        // Of a snapshot only this is known.
+        Err(owner) if !owner.is_gone() => error.reason(feature, 0),
         Err(_) => Reason::Gone,
     }
 }

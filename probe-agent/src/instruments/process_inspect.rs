@@ -12,7 +12,6 @@ mod used;
 use crate::{
     call::Context,
     instruments::{Collect, process_files::ProcessFiles},
-    os::clock,
     proc::{KeptFile, parse::number_of, pid_stat},
 };
 use cgroup_levels::CgroupLevels;
@@ -29,19 +28,21 @@ use std::time::{Duration, Instant};
 impl Collect for ProcessInspect {
     fn collect(request: Request, context: &Context<'_>) -> Result<(Report, Meta), AgentError> {
         let files = ProcessFiles { pid: request.pid, context };
+        // A snapshot of one instant begins there.
+        context.root.pass(false);
         check_identity(&request, &files)?;
         let levels = CgroupLevels::of(&alive(&files));
         let window = Duration::from_millis(request.window_ms.into());
         let started = Instant::now();
-        let began = clock::monotonic();
+        let began = context.root.monotonic();
         let first = End::read(&files, &levels)?;
+        let first = match context.root.has_two_instants() {
+            Ok(()) => first,
+            Err(reason) => first.without_counters(&reason),
+        };
         let life = Life::of(&first.line, &files, began);
         let mut sampler = Sampler::new(files, &first.threads);
-        while let Some(at) = sampler.next_at(started.elapsed(), window) {
-            life.wait(started, at, window)?;
-            sampler.look();
-        }
-        life.wait(started, window, window)?;
+        life.pass(&mut sampler, started, window)?;
         let last = End::read(&files, &levels).map_err(|error| {
             let is_gone = matches!(error, AgentError::NoSuchProcess { .. });
             if is_gone { life.ended() } else { error }
@@ -75,6 +76,34 @@ impl<'c, 's> Life<'c, 's> {
         Self { files: *files, began, line: kept, was_over: line.is_over() }
     }
 
+    /// Lets the window pass, and looks at the threads as often as it can.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Life::wait`].
+    fn pass(
+        &self,
+        sampler: &mut Sampler<'_, '_>,
+        started: Instant,
+        window: Duration,
+    ) -> Result<(), AgentError> {
+        let context = self.files.context;
+        if context.root.is_snapshot() {
+            // Between its two ends there is nothing to be looked at.
+            sampler.look();
+            context.wait_until(started, window, window)?;
+            if context.root.has_two_instants().is_ok() {
+                sampler.look();
+            }
+            return Ok(());
+        }
+        while let Some(at) = sampler.next_at(started.elapsed(), window) {
+            self.wait(started, at, window)?;
+            sampler.look();
+        }
+        self.wait(started, window, window)
+    }
+
     /// Lets time pass until `end` after `started`, or until the process ends.
     ///
     /// # Errors
@@ -100,14 +129,15 @@ impl<'c, 's> Life<'c, 's> {
         match line.read(&mut room) {
             Ok(text) => {
                 let stat = pid_stat::parse(text);
-                !self.was_over && stat.is_ok_and(|stat| Line::of(&stat).is_over())
+                !self.was_over
+                    && stat.is_ok_and(|stat| Line::of(&stat, self.files.context.root).is_over())
             }
             Err(error) => error.is_gone(),
         }
     }
 
     fn ended(&self) -> AgentError {
-        let after = clock::monotonic().saturating_sub(self.began).as_millis();
+        let after = self.files.context.root.monotonic().saturating_sub(self.began).as_millis();
         let after_ms = u64::try_from(after).unwrap_or(u64::MAX);
         AgentError::EndedInWindow { pid: self.files.pid, after_ms }
     }

@@ -20,6 +20,7 @@ use protocol::{
     error::AgentError,
     instruments::process_list::{Column, GroupBy, ProcessList, Report, Request},
     message::Meta,
+    observed::Reason,
 };
 use rates::Details;
 use scan::{Scan, Scanner};
@@ -58,6 +59,10 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
     let window = Duration::from_millis(request.window_ms.into());
     let mut scanner = Scanner::new(request.sort);
     let started = Instant::now();
+    if let Err(reason) = context.root.has_two_instants() {
+        context.wait_until(started, window, window)?;
+        return one_instant(request, &mut scanner, &reason, context);
+    }
     let first = scanner.pass(context)?;
     let mut details = Details::default();
     let budget = Duration::from_millis(context.budget.cpu_ms.into());
@@ -77,6 +82,26 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
         grouped_by: request.group_by,
     };
     Ok((measured, details))
+}
+
+/// All processes of a snapshot that has no beginning: what they are, and not what they did.
+fn one_instant(
+    request: &Request,
+    scanner: &mut Scanner,
+    reason: &Reason,
+    context: &Context<'_>,
+) -> Result<(Measured, Details), AgentError> {
+    let only = scanner.pass(context)?;
+    let mut changes = Changes::between(&only, &only, scanner.column());
+    changes.host.forget_what_happened(reason);
+    groups::assign(request.group_by, &mut changes, context)?;
+    let measured = Measured {
+        window_ms: 0,
+        changes,
+        ranked_column: scanner.column(),
+        grouped_by: request.group_by,
+    };
+    Ok((measured, Details::default()))
 }
 
 /// Chooses the processes that are likely to be shown and reads their costlier files.

@@ -46,7 +46,7 @@ fn why_there_is_none(error: ReadError, root: &Root) -> Reason {
             && fields(line.trim_ascii())
                 .any(|word| matches!(word, b"psi=0" | b"psi=n" | b"psi=off"))
     };
-    match error.0 {
+    match error.errno {
         Errno::OPNOTSUPP => Reason::SwitchedOff(Switch::Pressure),
         Errno::NOENT if is_off_at_boot() => Reason::SwitchedOff(Switch::Pressure),
         _ => error.reason_of_file(Feature::Pressure),
@@ -112,8 +112,8 @@ mod tests {
             std::fs::create_dir(folder.path().join("proc")).unwrap();
             std::fs::write(folder.path().join("proc/cmdline"), command_line).unwrap();
             let root = Root::at(folder.path()).unwrap();
-            assert_eq!(why_there_is_none(ReadError(errno), &root), want, "{name}");
-            let refused = why_there_is_none(ReadError(Errno::ACCESS), &root);
+            assert_eq!(why_there_is_none(ReadError::from(errno), &root), want, "{name}");
+            let refused = why_there_is_none(ReadError::from(Errno::ACCESS), &root);
             assert!(matches!(refused, Reason::NotPermitted(Permission::ReadFile { .. })));
         }
         assert_eq!(off.to_string(), "switched off: pressure stall information");

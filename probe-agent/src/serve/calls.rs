@@ -114,7 +114,8 @@ impl Shared {
 fn run(shared: &Shared, outbox: &Outbox, call: Call, withdrawal: Arc<Withdrawal>) {
     let Call { id, budget, request } = call;
     let limits = (id, budget, withdrawal);
-    let context = Context::new(&shared.root, &shared.artifacts, outbox, limits);
+    let root = shared.root.for_call();
+    let context = Context::new(&root, &shared.artifacts, outbox, limits);
     let result = instruments::run(request, &context);
     // Before the answer: whoever has it may start the next call at once.
     shared.forget(id);

@@ -103,11 +103,11 @@ pub struct Report {
     /// Its disks, those with the longest queue first.
     pub disks: Vec<Disk>,
     /// Disks that were ever used, partitions not counted. Only in a full answer.
-    pub disks_total: u32,
+    pub disks_total: Observed<u32>,
     /// Its network interfaces, those that moved most first. Of the agent's network namespace.
     pub interfaces: Vec<Interface>,
     /// Interfaces that were ever used. Only in a full answer.
-    pub interfaces_total: u32,
+    pub interfaces_total: Observed<u32>,
     /// TCP. Of the agent's network namespace.
     pub tcp: Tcp,
     /// Tasks that waited deaf to signals, looked at once within the window.
@@ -117,7 +117,7 @@ pub struct Report {
     /// Its mounted file systems. Of the agent's mount namespace.
     pub mounts: Mounts,
     /// How far the wall clock was set during the window, in milliseconds; 0 when it was not.
-    pub clock_step_ms: i64,
+    pub clock_step_ms: Observed<i64>,
     /// How much is shown: in a `brief` answer a number that is not there is 0.
     pub detail: Detail,
 }
@@ -260,7 +260,7 @@ pub struct Tcp {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Blocked {
     /// How many were found.
-    pub tasks: u32,
+    pub tasks: Observed<u32>,
     /// Tasks that were not looked at, because there are too many.
     pub not_looked_at: u32,
     /// By what they wait in, most first.

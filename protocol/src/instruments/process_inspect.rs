@@ -127,7 +127,7 @@ pub struct Identity {
     /// Threads at the end of the window.
     pub threads: u32,
     /// Seconds since it started.
-    pub age_s: u64,
+    pub age_s: Observed<u64>,
 }
 
 /// Processor time of the whole process in the window. 100 % is one processor.
@@ -135,9 +135,9 @@ pub struct Identity {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// In user mode. Resolution: one clock tick, 10 ms.
-    pub user_pct: Percent,
+    pub user_pct: Observed<Percent>,
     /// In the kernel. Resolution: one clock tick, 10 ms.
-    pub system_pct: Percent,
+    pub system_pct: Observed<Percent>,
     /// On a processor, summed over threads, by the scheduler's own clock.
     pub running_pct: Observed<Percent>,
     /// Runnable and waiting for a processor, summed over threads. A throttled cgroup counts here
@@ -305,9 +305,9 @@ pub struct Memory {
     /// Growth of its own memory in the window; negative when it shrank.
     pub anonymous_growth_bytes_per_s: Observed<i64>,
     /// Page faults served from memory.
-    pub minor_faults_per_s: PerSecond,
+    pub minor_faults_per_s: Observed<PerSecond>,
     /// Page faults that waited for a disk.
-    pub major_faults_per_s: PerSecond,
+    pub major_faults_per_s: Observed<PerSecond>,
 }
 
 /// Input and output of the process.

@@ -184,11 +184,11 @@ pub struct Census {
     /// Their threads.
     pub threads: u32,
     /// Processes that started in the window and are still there.
-    pub born: u32,
+    pub born: Observed<u32>,
     /// Processes that were there at its start and ended.
-    pub died: u32,
+    pub died: Observed<u32>,
     /// Processor time of the processes still there, in milliseconds.
-    pub cpu_ms: u64,
+    pub cpu_ms: Observed<u64>,
     /// Processor time of processes that ended in the window, as far as a parent still there has
     /// waited for them, in milliseconds. Includes those that lived only inside the window.
     pub ended_cpu_ms: Observed<u64>,
@@ -220,11 +220,11 @@ pub struct ProcessRow {
     /// Whether it started inside the window. Its rates are over the whole window all the same.
     pub born: bool,
     /// Processor time, in percent of one processor.
-    pub cpu_pct: Percent,
+    pub cpu_pct: Observed<Percent>,
     /// Of it, in user mode.
-    pub user_pct: Percent,
+    pub user_pct: Observed<Percent>,
     /// Of it, in the kernel.
-    pub system_pct: Percent,
+    pub system_pct: Observed<Percent>,
     /// Processor time of children that ended in the window, in percent of one processor. What they
     /// used before the window is taken out; unknown where more is left than all processors did.
     pub children_cpu_pct: Observed<Percent>,
@@ -235,9 +235,9 @@ pub struct ProcessRow {
     /// Threads.
     pub threads: u32,
     /// Page faults served from memory.
-    pub minor_faults_per_s: PerSecond,
+    pub minor_faults_per_s: Observed<PerSecond>,
     /// Page faults that waited for a disk.
-    pub major_faults_per_s: PerSecond,
+    pub major_faults_per_s: Observed<PerSecond>,
     /// Read from storage.
     pub read_bytes_per_s: Observed<PerSecond>,
     /// Written to storage.
@@ -247,7 +247,7 @@ pub struct ProcessRow {
     /// Context switches because its time was up or another was preferred.
     pub involuntary_switches_per_s: Observed<PerSecond>,
     /// Seconds since it started.
-    pub age_s: u64,
+    pub age_s: Observed<u64>,
 }
 
 /// State of a process, by the letter in `/proc/PID/stat`.
@@ -319,11 +319,11 @@ pub struct GroupRow {
     /// Their threads.
     pub threads: u32,
     /// Their processor time, in percent of one processor.
-    pub cpu_pct: Percent,
+    pub cpu_pct: Observed<Percent>,
     /// Of it, in user mode.
-    pub user_pct: Percent,
+    pub user_pct: Observed<Percent>,
     /// Of it, in the kernel.
-    pub system_pct: Percent,
+    pub system_pct: Observed<Percent>,
     /// Processor time of their children that ended in the window, in percent of one processor.
     pub children_cpu_pct: Observed<Percent>,
     /// What ranked them, in the unit of that column: the sum over their processes, or the largest
@@ -332,9 +332,9 @@ pub struct GroupRow {
     /// Resident memory of the largest process. Resident memory must not be added up.
     pub rss_largest_bytes: Bytes,
     /// Page faults served from memory.
-    pub minor_faults_per_s: PerSecond,
+    pub minor_faults_per_s: Observed<PerSecond>,
     /// Page faults that waited for a disk.
-    pub major_faults_per_s: PerSecond,
+    pub major_faults_per_s: Observed<PerSecond>,
     /// The process that ranks highest, of those whose value is known.
     pub top_pid: u32,
     /// Its name, escaped.
@@ -355,9 +355,9 @@ fn example_report() -> Report {
         census: Census {
             processes: 118,
             threads: 301,
-            born: 1,
-            died: 2,
-            cpu_ms: 1_190,
+            born: Observed::Known(1),
+            died: Observed::Known(2),
+            cpu_ms: Observed::Known(1_190),
             ended_cpu_ms: Observed::Known(20),
             unattributed_cpu_ms: Observed::Known(20),
         },
@@ -373,20 +373,20 @@ fn example_report() -> Report {
             container: Observed::Unknown(Reason::DoesNotApply(Nature::NotInContainer)),
             state: State::Running,
             born: false,
-            cpu_pct: percent(99.7),
-            user_pct: percent(91.2),
-            system_pct: percent(8.5),
+            cpu_pct: Observed::Known(percent(99.7)),
+            user_pct: Observed::Known(percent(91.2)),
+            system_pct: Observed::Known(percent(8.5)),
             children_cpu_pct: Observed::Known(percent(0.0)),
             run_delay_pct: Observed::Known(percent(1.3)),
             rss_bytes: Bytes(52_428_800),
             threads: 4,
-            minor_faults_per_s: rate(12),
-            major_faults_per_s: rate(0),
+            minor_faults_per_s: Observed::Known(rate(12)),
+            major_faults_per_s: Observed::Known(rate(0)),
             read_bytes_per_s: Observed::Known(rate(0)),
             write_bytes_per_s: Observed::Known(rate(4096)),
             voluntary_switches_per_s: Observed::Known(rate(8)),
             involuntary_switches_per_s: Observed::Known(rate(104)),
-            age_s: 1_814_400,
+            age_s: Observed::Known(1_814_400),
         }],
         groups: Vec::new(),
         detail_window_ms: Some(801),

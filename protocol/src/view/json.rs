@@ -22,6 +22,10 @@ pub struct MetaView {
     pub target: String,
     /// The mechanism used this time.
     pub engine: String,
+    /// When and where the files were taken that were read; absent where a machine was.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
     /// The window as it was measured, in milliseconds; absent where nothing was measured.
     #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,6 +64,7 @@ impl MetaView {
         Self {
             target: target.to_owned(),
             engine: meta.engine.to_string(),
+            snapshot: None,
             window_ms: meta.window_ms,
             truncation: meta.truncation,
             rest: None,

@@ -103,6 +103,9 @@ pub fn about(meta: &MetaView) -> Vec<String> {
         meta.engine, meta.overhead.agent_cpu_ms, meta.target
     );
     lines.push(first);
+    if let Some(snapshot) = &meta.snapshot {
+        lines.push(format!("from a snapshot: {snapshot}"));
+    }
     let truncation = &meta.truncation;
     if truncation.cut_by != CutBy::Nothing {
         let mut line = format!("{} of {} shown", truncation.shown, truncation.total);

@@ -117,7 +117,10 @@ fn disk_line(disk: &Disk) -> String {
 /// file system that does not answer, or on a lock of the kernel.
 fn tasks_blocked(report: &Report) -> Finding {
     const MANY: u32 = 4;
-    let tasks = report.blocked.tasks;
+    let tasks = match &report.blocked.tasks {
+        Observed::Known(tasks) => *tasks,
+        Observed::Unknown(reason) => return cannot_tell(reason),
+    };
     if tasks < MANY {
         return fails();
     }
@@ -141,15 +144,15 @@ fn tasks_blocked(report: &Report) -> Finding {
 
 fn clock_stepped(report: &Report) -> Finding {
     const WEIGHT: f64 = 20.0;
-    if report.clock_step_ms == 0 {
-        return fails();
-    }
-    Finding::Holds {
-        weight: WEIGHT,
-        evidence: format!(
-            "the wall clock was set by {} ms in the window, which no number here depends on",
-            report.clock_step_ms
-        ),
+    match &report.clock_step_ms {
+        Observed::Known(0) => fails(),
+        Observed::Known(step_ms) => Finding::Holds {
+            weight: WEIGHT,
+            evidence: format!(
+                "the wall clock was set by {step_ms} ms in the window, which no number here depends on"
+            ),
+        },
+        Observed::Unknown(reason) => cannot_tell(reason),
     }
 }
 

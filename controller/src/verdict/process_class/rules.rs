@@ -6,8 +6,10 @@ mod state;
 
 use super::Class;
 use crate::verdict::finding::Finding;
-use protocol::instruments::process_inspect::{Report, WaitKind};
-use protocol::observed::Observed;
+use protocol::{
+    instruments::process_inspect::{Report, WaitKind},
+    observed::{Observed, Reason},
+};
 
 /// What a rule looks at.
 #[derive(Clone, Copy, Debug)]
@@ -41,14 +43,23 @@ pub(super) const ALL: [(Class, Rule); 12] = [
 /// of one processor.
 const WORTH_NAMING_PCT: f64 = 10.0;
 
+/// What a rule says where what it needs was not measured.
+fn cannot_tell(reason: &Reason) -> Finding {
+    Finding::CannotTell { reason: reason.to_string() }
+}
+
 const fn fails() -> Finding {
     Finding::Fails { evidence: None }
 }
 
 impl Facts<'_> {
     /// Processor time of its own, in percent of one processor.
-    fn ran_pct(&self) -> f64 {
-        self.report.cpu.user_pct.get() + self.report.cpu.system_pct.get()
+    fn ran_pct(&self) -> Observed<f64> {
+        let cpu = &self.report.cpu;
+        cpu.user_pct
+            .clone()
+            .zip(cpu.system_pct.clone())
+            .map(|(user, kernel)| user.get() + kernel.get())
     }
 
     /// Time that threads were blocked in one of these kinds, summed over threads, at most one

@@ -53,6 +53,7 @@ pub(super) fn look(context: &Context<'_>) -> Result<Blocked, AgentError> {
     let mut pids = Vec::new();
     // Without the list there is nothing to be found; `process_list` says why.
     let _ = context.root.list_ids(".", &mut pids);
+    let is_empty = pids.is_empty() && context.root.is_snapshot();
     for pid in pids {
         look.process(pid)?;
     }
@@ -60,6 +61,8 @@ pub(super) fn look(context: &Context<'_>) -> Result<Blocked, AgentError> {
         look.found.iter().filter_map(|(place, processes)| group(place, processes)).collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.tasks));
     let tasks = groups.iter().map(|group| group.tasks).sum();
+    // There is no machine without a process.
+    let tasks = if is_empty { Err(Reason::NotInSnapshot) } else { Ok(tasks) }.into();
     Ok(Blocked { tasks, not_looked_at: look.not_looked_at, groups })
 }
 
@@ -157,7 +160,8 @@ mod tests {
         machine.stat("11", blocked(11));
         machine.stat("11/task/11", blocked(11));
         let found = look(&machine.context()).unwrap();
-        assert_eq!((found.tasks, found.not_looked_at, found.groups.len()), (5, 0, 2));
+        assert_eq!(found.tasks, Observed::Known(5));
+        assert_eq!((found.not_looked_at, found.groups.len()), (0, 2));
         let group = &found.groups[0];
         assert_eq!((group.tasks, group.pid), (4, 8), "most of them are threads of 8");
         assert_eq!(group.channel, Observed::Known(HostText::new(b"rpc_wait_bit_killable")));

@@ -130,13 +130,13 @@ fn a_clock_that_is_set_moves_no_number() {
         (first.at, last.at) = (Duration::from_secs(7), Duration::from_secs(8));
         last.boot_at = first.boot_at + i128::from(step_s) * SECOND;
         let between = Between {
-            blocked: Blocked { tasks: 0, not_looked_at: 0, groups: Vec::new() },
+            blocked: Blocked { tasks: Observed::Known(0), not_looked_at: 0, groups: Vec::new() },
             cgroups: cgroups::look(context.root, PLENTY).finish(context.root, 1),
             mounts: mounts::ask(context.root).finish().0,
         };
         let (report, meta) =
             report::assemble(&full(), &first, &last, between, Duration::ZERO, &context);
-        assert_eq!(report.clock_step_ms, want_ms, "{step_s} s");
+        assert_eq!(report.clock_step_ms, Observed::Known(want_ms), "{step_s} s");
         assert_eq!(meta.window_ms, Some(1000), "{step_s} s");
         assert_eq!(report.cpu.user_pct.known().unwrap().get(), 50.0, "{step_s} s");
     }
@@ -153,7 +153,7 @@ fn a_load_of_forty_on_idle_processors_is_grouped_by_what_it_waits_in() {
         machine.write(&format!("{pid}/task/{pid}/wchan"), channel);
     }
     let (report, meta) = report_of(&machine, &full(), || ());
-    assert_eq!(report.blocked.tasks, 40);
+    assert_eq!(report.blocked.tasks, Observed::Known(40));
     assert_eq!(meta.truncation.total, 2);
     let group: &BlockedGroup = &report.blocked.groups[0];
     assert_eq!(group.channel, Observed::Known(HostText::new(b"rpc_wait_bit_killable")));

@@ -1,17 +1,14 @@
 //! The machine's counters at one end of the window.
 
-use crate::{
-    os::clock,
-    proc::{
-        Root,
-        diskstats::{self, DiskStat},
-        host_stat::{self, HostStat},
-        memory,
-        net_counters::{counter, socket_count},
-        net_dev::{self, InterfaceStat},
-        parse::{ParseError, number_of},
-        pressure::{self, Stalled},
-    },
+use crate::proc::{
+    Root,
+    diskstats::{self, DiskStat},
+    host_stat::{self, HostStat},
+    memory,
+    net_counters::{counter, socket_count},
+    net_dev::{self, InterfaceStat},
+    parse::{ParseError, number_of},
+    pressure::{self, Stalled},
 };
 use protocol::{
     observed::{Feature, Observed, Reason},
@@ -73,8 +70,8 @@ impl End {
         let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
         let stalled = |resource| pressure::read(root, resource).into();
         Self {
-            at: clock::monotonic(),
-            boot_at: nanos(clock::wall()) - nanos(clock::since_boot()),
+            at: root.monotonic(),
+            boot_at: nanos(root.wall()) - nanos(root.since_boot()),
             stat: host_stat::read(root).into(),
             cpu: stalled("cpu"),
             io: stalled("io"),

@@ -105,11 +105,7 @@ pub(super) fn ask(root: &Root) -> Asked {
     let mounts = mounts.unwrap_or_default();
     let never_asked =
         || Asked { total: total.clone(), never_asked: count(mounts.len()), asked: Vec::new() };
-    if !root.is_live() {
-        return never_asked();
-    }
-    let Ok(top) = root.duplicate() else { return never_asked() };
-    let top = Arc::new(top);
+    let Some(top) = root.live_top() else { return never_asked() };
     let (local, may_hang): (Vec<_>, Vec<_>) =
         mounts.iter().cloned().partition(|mount| is_local(mount, &mounts));
     let put = |desk: &'static Desk, mounts: Vec<Mounted>| {

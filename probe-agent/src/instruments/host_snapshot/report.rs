@@ -7,7 +7,6 @@ use super::{
 use crate::{
     call::Context,
     instruments::window::{Window, growth},
-    os::sysconf,
     proc::{
         Root,
         diskstats::{DiskStat, SECTOR_BYTES},
@@ -51,16 +50,18 @@ pub(super) fn assemble(
     let report = Report {
         cpu: ends.cpu(context.root),
         pressure: ends.pressure(),
-        memory: ends.memory(),
-        disks_total: count(disks.len()),
+        memory: ends.memory(context.root.page_bytes()),
+        disks_total: ends.disks_total(context.root),
         disks,
-        interfaces_total: count(interfaces.len()),
+        interfaces_total: ends.interfaces_total(),
         interfaces,
         tcp: ends.tcp(),
         blocked,
         cgroups,
         mounts,
-        clock_step_ms: clock_step_ms(first.boot_at, last.boot_at, ends.window),
+        clock_step_ms: (context.root.has_two_instants())
+            .map(|()| clock_step_ms(first.boot_at, last.boot_at, ends.window))
+            .into(),
         detail: request.detail,
     };
     let overhead = || {
@@ -101,7 +102,7 @@ impl Ends<'_> {
             // container's.
             online: match topology.online {
                 Observed::Known(online) => Observed::Known(online),
-                Observed::Unknown(_) => delta.clone().map(|delta| delta.cpus),
+                Observed::Unknown(_) => self.last.stat.clone().map(|now| now.cpus),
             },
             cores: topology.cores,
             sockets: topology.sockets,
@@ -111,9 +112,8 @@ impl Ends<'_> {
             steal_pct: share(|delta| delta.steal_ticks),
             iowait_pct: share(|delta| delta.iowait_ticks),
             set_back: delta.clone().map(|delta| delta.set_back),
-            runnable: delta
-                .clone()
-                .and_then(|delta| delta.runnable.ok_or_else(lacks))
+            runnable: (self.last.stat.clone())
+                .and_then(|now| now.runnable.ok_or_else(lacks))
                 .map(|tasks| u32::try_from(tasks).unwrap_or(u32::MAX)),
             switches_per_s: self
                 .window
@@ -150,14 +150,12 @@ impl Ends<'_> {
         self.window.share(now.checked_sub(before).ok_or(Reason::SteppedBack)?)
     }
 
-    fn memory(&self) -> Memory {
+    fn memory(&self, page_bytes: u64) -> Memory {
         let amounts = &self.last.amounts;
         let (now, before) = (&self.last.reclaim, &self.first.reclaim);
         let swap = amounts.swap_total.clone().zip(amounts.swap_free.clone());
         let pages = |now: &Observed<u64>, before: &Observed<u64>| {
-            let bytes =
-                growth(now, before).map(|pages| pages.saturating_mul(sysconf::page_bytes()));
-            self.window.rate(bytes)
+            self.window.rate(growth(now, before).map(|pages| pages.saturating_mul(page_bytes)))
         };
         Memory {
             total_bytes: amounts.total.clone(),
@@ -171,6 +169,22 @@ impl Ends<'_> {
             direct_reclaim_bytes_per_s: pages(&now.direct_scans, &before.direct_scans),
             oom_kills: growth(&now.oom_kills, &before.oom_kills),
         }
+    }
+
+    /// How many disks ever did anything.
+    fn disks_total(&self, root: &Root) -> Observed<u32> {
+        self.last.disks.clone().map(|now| {
+            let disks = disks_of(now.keys().map(Vec::as_slice), root);
+            let used = disks.into_iter().filter_map(|name| now.get(name));
+            count(used.filter(|stat| **stat != DiskStat::default()).count())
+        })
+    }
+
+    /// How many interfaces ever moved anything.
+    fn interfaces_total(&self) -> Observed<u32> {
+        self.last.interfaces.clone().map(|now| {
+            count(now.values().filter(|stat| **stat != InterfaceStat::default()).count())
+        })
     }
 
     /// The disks that ever did anything, the longest queue first.

@@ -107,6 +107,13 @@ impl CgroupLevels {
 }
 
 impl CgroupEnd {
+    /// Forgets what a difference is formed from.
+    pub(super) fn forget_counters(&mut self, reason: &Reason) {
+        self.throttling = Err(reason.clone());
+        self.limit_hits = Err(reason.clone());
+        self.oom_kills = Observed::Unknown(reason.clone());
+    }
+
     /// How the quota acted since an earlier end: at the level that was throttled longest.
     pub(super) fn throttled_since(&self, earlier: &Self) -> Observed<Throttling> {
         let longer = |left: Throttling, right: Throttling| {

@@ -8,8 +8,8 @@ use super::{
 use crate::{
     call::Context,
     instruments::{ownership::has_its_own, process_files::ProcessFiles},
-    os::clock,
     proc::{
+        Root,
         host_stat::{self, HostStat},
         limits,
         parse::only_number,
@@ -77,10 +77,10 @@ pub(super) struct Ticks {
 }
 
 impl Line {
-    pub(super) fn of(stat: &PidStat<'_>) -> Self {
+    pub(super) fn of(stat: &PidStat<'_>, root: &Root) -> Self {
         Self {
-            at: clock::monotonic(),
-            since_boot: clock::since_boot(),
+            at: root.monotonic(),
+            since_boot: root.since_boot(),
             start_ticks: stat.start_ticks,
             parent_pid: stat.parent_pid,
             name: HostText::new(stat.name),
@@ -121,7 +121,7 @@ impl End {
                 .parsed("stat", Feature::Field, |text| {
                     let stat = pid_stat::parse(text)?;
                     let alive = files.of_a_living_thread(&stat);
-                    Ok((Line::of(&stat), stat.reaped(), alive))
+                    Ok((Line::of(&stat, context.root), stat.reaped(), alive))
                 })
                 .map_err(|reason| missing(files.pid, reason))
         };
@@ -149,6 +149,24 @@ impl End {
             reaped: [reaped, read_line()?.1],
             line,
         })
+    }
+}
+
+impl End {
+    /// The same without what a difference is formed from: there is no earlier instant.
+    pub(super) fn without_counters(mut self, reason: &Reason) -> Self {
+        for thread in self.threads.values_mut() {
+            thread.forget_counters(reason);
+        }
+        self.memory = Observed::Unknown(reason.clone());
+        self.io = Observed::Unknown(reason.clone());
+        self.open_files = Observed::Unknown(reason.clone());
+        self.host = Observed::Unknown(reason.clone());
+        self.cpu_pressure = Observed::Unknown(reason.clone());
+        self.io_pressure = Observed::Unknown(reason.clone());
+        self.memory_pressure = Observed::Unknown(reason.clone());
+        self.cgroup.forget_counters(reason);
+        self
     }
 }
 

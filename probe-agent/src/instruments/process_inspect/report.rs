@@ -45,7 +45,8 @@ pub(super) fn assemble(
     context.check()?;
     let window = Window::between(first.line.at, last.line.at);
     let used = Used::between(first, last, sampler.saw_others(&last.threads));
-    let ends = Ends { first, last, used, window };
+    let two_instants = context.root.has_two_instants();
+    let ends = Ends { first, last, used, window, two_instants };
     let (process, redacted) = ends.identity(request, context);
     let all_threads = ends.used.threads.clone();
     let blocked = |id| {
@@ -126,6 +127,8 @@ struct Ends<'e> {
     last: &'e End,
     used: Used,
     window: Window,
+    /// Why nothing can have happened between them, where that is so.
+    two_instants: Result<(), Reason>,
 }
 
 impl Ends<'_> {
@@ -149,7 +152,9 @@ impl Ends<'_> {
             is_kernel_thread: line.is_kernel_thread,
             state: line.state,
             threads: line.threads,
-            age_s: line.since_boot.saturating_sub(clock::ticks(line.start_ticks)).as_secs(),
+            age_s: (context.root.knows_uptime())
+                .map(|()| line.since_boot.saturating_sub(clock::ticks(line.start_ticks)).as_secs())
+                .into(),
         };
         (identity, redacted)
     }
@@ -157,11 +162,15 @@ impl Ends<'_> {
     fn cpu(&self, busiest: Option<&ThreadUse>, context: &Context<'_>) -> Cpu {
         let (now, before) = (&self.last.line.cpu, &self.first.line.cpu);
         let ticks = |now: u64, before: u64| {
-            self.window.share(clock::ticks(now.saturating_sub(before))).unwrap_or_default()
+            let share = self.share(clock::ticks(now.saturating_sub(before)));
+            match share {
+                Err(Reason::EmptyWindow) => Observed::Known(Percent::default()),
+                Ok(_) | Err(_) => share.into(),
+            }
         };
         let (used, switches) = (&self.used, self.used.switches.clone());
         let summed = |part: fn(&SchedStat) -> u64| {
-            let share = |used| self.window.share(Duration::from_nanos(part(&used)));
+            let share = |used| self.share(Duration::from_nanos(part(&used)));
             used.schedstat.clone().and_then(share)
         };
         let of_busiest = |part: &dyn Fn(&ThreadUse) -> Observed<Percent>| {
@@ -173,7 +182,7 @@ impl Ends<'_> {
             running_pct: summed(|used| used.running_ns),
             run_delay_pct: summed(|used| used.run_delay_ns),
             run_delay_at_least_pct: (used.known.clone())
-                .and_then(|used| self.window.share(Duration::from_nanos(used.run_delay_ns))),
+                .and_then(|used| self.share(Duration::from_nanos(used.run_delay_ns))),
             busiest_thread_running_pct: of_busiest(&|thread| {
                 self.share_of_thread(thread, |used| used.running_ns)
             }),
@@ -192,13 +201,13 @@ impl Ends<'_> {
         thread: &ThreadUse,
         part: fn(&SchedStat) -> u64,
     ) -> Observed<Percent> {
-        thread.used.clone().and_then(|used| self.window.share(Duration::from_nanos(part(&used))))
+        thread.used.clone().and_then(|used| self.share(Duration::from_nanos(part(&used))))
     }
 
     fn blocked(&self, thread: &ThreadUse) -> Observed<Percent> {
         thread.used.clone().and_then(|used| {
             let wanted = Duration::from_nanos(used.demand_ns());
-            self.window.share(thread.life.saturating_sub(wanted))
+            self.share(thread.life.saturating_sub(wanted))
         })
     }
 
@@ -211,12 +220,12 @@ impl Ends<'_> {
         if most.is_some_and(|most| grown > most) {
             return Observed::Unknown(Reason::ChildrenReaped);
         }
-        self.window.share(grown).into()
+        self.share(grown).into()
     }
 
     fn block_delay(&self, context: &Context<'_>) -> Observed<Percent> {
         let waited = Observed::from(delay_accounting(context)).zip(self.used.block_delay.clone());
-        waited.and_then(|((), waited)| self.window.share(clock::ticks(waited)))
+        waited.and_then(|((), waited)| self.share(clock::ticks(waited)))
     }
 
     fn thread_row(&self, thread: &ThreadUse, sampler: &Sampler<'_, '_>) -> ThreadRow {
@@ -236,7 +245,10 @@ impl Ends<'_> {
         let part = |part: fn(&MemoryLines) -> Option<Bytes>| {
             now.clone().and_then(|lines| part(&lines).ok_or(Reason::KernelLacks(Feature::Field)))
         };
-        let faults = |now: u64, before: u64| self.window.per_second(now.saturating_sub(before));
+        let faults = |now: u64, before: u64| {
+            let per_second = || self.window.per_second(now.saturating_sub(before));
+            Observed::from(self.two_instants.clone()).map(|()| per_second())
+        };
         Memory {
             rss_bytes: now.clone().map(|lines| lines.resident),
             anonymous_bytes: part(|lines| lines.anonymous),
@@ -318,15 +330,20 @@ impl Ends<'_> {
             .map(|(now, before)| now.since(&before));
         let waited = |now: &Observed<Duration>, before: &Observed<Duration>| {
             let both = now.clone().zip(before.clone());
-            both.and_then(|(now, before)| self.window.share(now.saturating_sub(before)))
+            both.and_then(|(now, before)| self.share(now.saturating_sub(before)))
         };
         HostContext {
-            cpus: delta.clone().map(|delta| delta.cpus),
+            cpus: self.last.host.clone().map(|now| now.cpus),
             cpu_busy_pct: delta.and_then(|delta| delta.share(|delta| delta.not_idle_ticks())),
             cpu_pressure_pct: waited(&self.last.cpu_pressure, &self.first.cpu_pressure),
             io_pressure_pct: waited(&self.last.io_pressure, &self.first.io_pressure),
             memory_pressure_pct: waited(&self.last.memory_pressure, &self.first.memory_pressure),
         }
+    }
+
+    fn share(&self, time: Duration) -> Result<Percent, Reason> {
+        self.two_instants.clone()?;
+        self.window.share(time)
     }
 }
 
@@ -370,7 +387,7 @@ mod tests {
         machine.thread(7, parent, 1004);
         let read = |last: &End| {
             let used = Used::between(&first, last, false);
-            let ends = Ends { first: &first, last, used, window: SECOND };
+            let ends = Ends { first: &first, last, used, window: SECOND, two_instants: Ok(()) };
             ends.io_used().map(|used| used.storage_read_bytes)
         };
         assert_eq!(read(&End::read(&files, &levels).unwrap()), Observed::Known(4));
@@ -395,7 +412,7 @@ mod tests {
         let first = end(0, 0);
         let share = |last: &End| {
             let used = Used::between(&first, last, false);
-            Ends { first: &first, last, used, window: SECOND }.children()
+            Ends { first: &first, last, used, window: SECOND, two_instants: Ok(()) }.children()
         };
         assert_eq!(share(&end(50, 60)).known().unwrap().get(), 50.0);
         assert_eq!(share(&end(500, 60)), Observed::Unknown(Reason::ChildrenReaped));

@@ -6,7 +6,6 @@ use crate::{
         process_files::{ProcessFiles, io_of_each},
         thread_accounts::ThreadId,
     },
-    os::clock,
     proc::{
         pid_io::PidIo,
         pid_stat::{self, PidStat},
@@ -38,6 +37,14 @@ pub(super) struct Thread {
 }
 
 impl Thread {
+    /// Forgets what a difference is formed from.
+    pub(super) fn forget_counters(&mut self, reason: &Reason) {
+        self.schedstat = Observed::Unknown(reason.clone());
+        self.block_delay = Observed::Unknown(reason.clone());
+        self.switches = Observed::Unknown(reason.clone());
+        self.io = Observed::Unknown(reason.clone());
+    }
+
     /// Time on a processor or waiting for one since it started, in nanoseconds.
     pub(super) fn demand_ns(&self) -> u64 {
         self.schedstat.known().map_or(0, SchedStat::demand_ns)
@@ -113,7 +120,7 @@ fn read_thread(
         Feature::SchedulerStatistics,
         schedstat::parse,
     );
-    let at = clock::monotonic();
+    let at = files.context.root.monotonic();
     let switches = costly.clone().and_then(|()| {
         let path = format!("{folder}/status");
         files.parsed(&path, Feature::Field, pid_status::parse_switches)

@@ -104,6 +104,13 @@ fn per(amount: f64, window: Duration) -> f64 {
     if seconds > 0.0 { amount / seconds } else { 0.0 }
 }
 
+/// Forgets a value, and not why there is none.
+fn forget<T>(value: &mut Observed<T>, reason: &Reason) {
+    if matches!(value, Observed::Known(_) | Observed::Unknown(Reason::EmptyWindow)) {
+        *value = Observed::Unknown(reason.clone());
+    }
+}
+
 impl Changes {
     /// Compares two passes. A pid that was reused in between is two processes: one died, one was
     /// born.
@@ -199,6 +206,14 @@ fn ranked(
 }
 
 impl HostChange {
+    /// Forgets what takes two instants.
+    pub(super) fn forget_what_happened(&mut self, reason: &Reason) {
+        let shares = [&mut self.busy_pct, &mut self.steal_pct];
+        shares.into_iter().for_each(|share| forget(share, reason));
+        forget(&mut self.forks_per_s, reason);
+        forget(&mut self.busy, reason);
+    }
+
     fn between(first: &Scan, last: &Scan) -> Self {
         let window = last.began.saturating_sub(first.began);
         let delta: Observed<HostStat> =

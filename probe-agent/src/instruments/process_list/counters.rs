@@ -323,7 +323,7 @@ impl Counters {
 
     fn read_all_but_io(pid: u32, start_ticks: u64, context: &Context<'_>) -> Result<Self, Reason> {
         let files = ProcessFiles { pid, context };
-        let began_ticks = tick_of(clock::since_boot());
+        let began_ticks = tick_of(context.root.since_boot());
         let line = files.whole("stat", Feature::Field)?;
         let stat = pid_stat::parse(&line).map_err(|error| Reason::NotUnderstood(error.shown()))?;
         if stat.start_ticks != start_ticks {
@@ -335,7 +335,7 @@ impl Counters {
             run_delay: run_delay(&files, &stat, ROW_THREADS),
             io: IoCount { counted: Observed::Unknown(Reason::NoBaseline), ..IoCount::none(at) },
             switches: switches(&files, &stat, ROW_THREADS),
-            at: clock::monotonic(),
+            at: context.root.monotonic(),
             began_ticks,
         })
     }

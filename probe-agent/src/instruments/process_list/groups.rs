@@ -1,13 +1,16 @@
 //! Processes added up by service, container or user.
 
-use super::change::{Change, Changes};
+use super::{
+    change::{Change, Changes},
+    report::can_rank,
+};
 use crate::{
     call::Context,
     instruments::{
         ownership::{Placement, Users},
         process_files::ProcessFiles,
     },
-    os::sysconf,
+    proc::Root,
 };
 use protocol::{
     error::AgentError,
@@ -54,12 +57,17 @@ pub(super) struct Group {
 }
 
 /// Adds the processes up.
-pub(super) fn add_up(processes: &[Change], column: Column, window: Duration) -> Vec<Group> {
+pub(super) fn add_up(
+    processes: &[Change],
+    column: Column,
+    window: Duration,
+    root: &Root,
+) -> Vec<Group> {
     let mut groups: BTreeMap<Key<'_>, Vec<&Change>> = BTreeMap::new();
     for process in processes {
         groups.entry(Key::of(&process.group)).or_default().push(process);
     }
-    groups.into_values().map(|members| group(&members, column, window)).collect()
+    groups.into_values().map(|members| group(&members, column, window, root)).collect()
 }
 
 /// What tells groups apart.
@@ -82,25 +90,28 @@ impl<'c> Key<'c> {
     }
 }
 
-fn group(members: &[&Change], column: Column, window: Duration) -> Group {
+fn group(members: &[&Change], column: Column, window: Duration, root: &Root) -> Group {
     let name = members.first().map(|process| process.group.clone());
     let share = |time: fn(&Change) -> Duration| {
         // Over the window, not over each one's life: one that was born late counts for less.
         let sum: Duration = members.iter().map(|process| time(process)).sum();
-        Percent::of_time(sum, window).unwrap_or_default()
+        let share = Percent::of_time(sum, window).unwrap_or_default();
+        Observed::from(root.has_two_instants().map(|()| share))
     };
     let rate = |count: fn(&Change) -> u64| {
         let sum = members.iter().map(|process| count(process)).fold(0, u64::saturating_add);
-        PerSecond::over(sum, window).unwrap_or_default()
+        let rate = PerSecond::over(sum, window).unwrap_or_default();
+        Observed::from(root.has_two_instants().map(|()| rate))
     };
     let rank = |process: &Change| process.weight(column).known().copied();
     let top = members.iter().max_by(|left, right| {
         let rank = |process| rank(process).unwrap_or(f64::NEG_INFINITY);
         rank(left).total_cmp(&rank(right))
     });
-    let page_bytes = sysconf::page_bytes();
+    let page_bytes = root.page_bytes();
     let largest = members.iter().map(|process| process.resident_pages).max().unwrap_or_default();
-    let weight = weight(members, column);
+    let weight =
+        can_rank(column, root).map_or_else(Observed::Unknown, |()| weight(members, column));
     let ranked_by = weight.clone().map(|weight| readable(weight, column, page_bytes));
     let row = GroupRow {
         name: name.unwrap_or(Observed::Unknown(Reason::Gone)),
@@ -109,7 +120,9 @@ fn group(members: &[&Change], column: Column, window: Duration) -> Group {
         cpu_pct: share(|process| process.user + process.system),
         user_pct: share(|process| process.user),
         system_pct: share(|process| process.system),
-        children_cpu_pct: children(members, window),
+        children_cpu_pct: Observed::from(root.has_two_instants())
+            .zip(children(members, window))
+            .map(|((), children)| children),
         ranked_by,
         rss_largest_bytes: Bytes(largest.saturating_mul(page_bytes)),
         minor_faults_per_s: rate(|process| process.minor_faults),
@@ -194,10 +207,10 @@ mod tests {
             let group = if change.pid == 1 { "steady" } else { "shortlived" };
             change.group = Observed::Known(HostText::new(group.as_bytes()));
         }
-        let groups = add_up(&changes, Column::Cpu, second);
+        let groups = add_up(&changes, Column::Cpu, second, &Root::live().unwrap());
         let weights: Vec<_> = groups
             .iter()
-            .map(|group| (group.row.cpu_pct.get(), group.row.ranked_by.clone()))
+            .map(|group| (group.row.cpu_pct.known().unwrap().get(), group.row.ranked_by.clone()))
             .collect();
         assert_eq!(weights, [(10.0, Observed::Known(10.0)), (90.0, Observed::Known(90.0))]);
     }
@@ -212,7 +225,7 @@ mod tests {
             change.ranked = Some(if change.pid == 1 { Observed::Known(9) } else { refused });
             change.group = Observed::Known(HostText::new(b"app"));
         }
-        let groups = add_up(&changes, Column::Read, second);
+        let groups = add_up(&changes, Column::Read, second, &Root::live().unwrap());
         let ranked_by: Vec<_> = groups.iter().map(|group| group.row.ranked_by.clone()).collect();
         assert_eq!(ranked_by, [Observed::Unknown(Reason::Gone)]);
         assert_eq!(groups[0].row.top_pid, 1);
@@ -227,6 +240,6 @@ mod tests {
             let without = Reason::DoesNotApply(Nature::NotInService);
             change.group = Observed::Unknown(if change.pid == 1 { without } else { Reason::Gone });
         }
-        assert_eq!(add_up(&changes, Column::Cpu, second).len(), 2);
+        assert_eq!(add_up(&changes, Column::Cpu, second, &Root::live().unwrap()).len(), 2);
     }
 }

@@ -4,7 +4,7 @@ use super::{
     change::Change,
     counters::{Counters, Key, Used},
 };
-use crate::{call::Context, os::clock};
+use crate::call::Context;
 use protocol::{
     error::AgentError,
     instruments::process_list::{Column, Request},
@@ -28,7 +28,7 @@ impl Details {
     ///
     /// When the call reached a limit.
     pub(super) fn begin(likely: &[Change], context: &Context<'_>) -> Result<Self, AgentError> {
-        let began = Some(clock::monotonic());
+        let began = Some(context.root.monotonic());
         let keys: Vec<Key> = likely.iter().map(Change::key).collect();
         Ok(Self { begun: Counters::read_each(&keys, context)?, began })
     }
@@ -93,7 +93,15 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    pub(super) fn of(change: &Change, ends: &BothEnds, request: &Request) -> Self {
+    pub(super) fn of(
+        change: &Change,
+        ends: &BothEnds,
+        request: &Request,
+        context: &Context<'_>,
+    ) -> Self {
+        if let Err(reason) = context.root.has_two_instants() {
+            return Self::unknown(&reason);
+        }
         let mut rates = match ends.used(change) {
             Ok(used) => Self::over(&used),
             Err(reason) => Self::unknown(&reason),

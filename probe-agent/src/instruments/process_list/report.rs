@@ -13,7 +13,7 @@ use crate::{
         ownership::{self, Command, Placement, Users},
         process_files::ProcessFiles,
     },
-    os::{clock, sysconf},
+    proc::Root,
     rank,
     rank::Page,
 };
@@ -48,9 +48,9 @@ pub(super) fn answer(
         Some(id) => Some(id),
         None => stored::keep(&measured, context),
     };
-    let detail_window = details.began.map(|began| clock::monotonic().saturating_sub(began));
+    let detail_window = details.began.map(|began| context.root.monotonic().saturating_sub(began));
     let mut answer = Answer {
-        report: empty_report(request, &measured, detail_window),
+        report: empty_report(request, &measured, detail_window, context.root.has_two_instants()),
         meta: Meta {
             engine: if request.artifact.is_some() { Engine::Stored } else { Engine::Procfs },
             window_ms: Some(measured.window_ms),
@@ -64,13 +64,16 @@ pub(super) fn answer(
     let (offset, limit) = (request.offset as usize, request.limit as usize);
     let budget = context.budget.answer_bytes as usize;
     if request.group_by == GroupBy::Process {
-        let weight = |change: &Change| change.weight(request.sort);
+        let weight = |change: &Change| {
+            let weight = || change.weight(request.sort);
+            can_rank(request.sort, context.root).map_or_else(Observed::Unknown, |()| weight())
+        };
         answer.report.unranked = unranked(&measured.changes.processes, weight);
         let page = rank::page(measured.changes.processes, weight, offset, limit);
         answer.fill_processes(page, request, details, budget, context)?;
     } else {
         let window = Duration::from_millis(measured.window_ms);
-        let all = groups::add_up(&measured.changes.processes, request.sort, window);
+        let all = groups::add_up(&measured.changes.processes, request.sort, window, context.root);
         let weight = |group: &groups::Group| group.weight.clone();
         answer.report.unranked = unranked(&all, weight);
         let page = rank::page(all, weight, offset, limit);
@@ -87,6 +90,28 @@ fn unranked<T>(entries: &[T], weight: impl Fn(&T) -> Observed<f64>) -> Option<Un
     let (rows, reason) = rank::unranked(entries, weight)?;
     let rows = u32::try_from(rows).unwrap_or(u32::MAX);
     Some(Unranked { rows, value: Observed::Unknown(reason) })
+}
+
+/// Whether processes can be ranked by a column: by what they did only where time passed.
+///
+/// # Errors
+///
+/// Why none did.
+pub(super) fn can_rank(column: Column, root: &Root) -> Result<(), Reason> {
+    match column {
+        Column::Rss | Column::Threads => Ok(()),
+        Column::Youngest => root.knows_uptime(),
+        Column::Cpu
+        | Column::User
+        | Column::System
+        | Column::ChildrenCpu
+        | Column::RunDelay
+        | Column::MinorFaults
+        | Column::MajorFaults
+        | Column::Read
+        | Column::Write
+        | Column::Switches => root.has_two_instants(),
+    }
 }
 
 /// Whether a share of the sum over processes has a meaning for a column.
@@ -107,7 +132,12 @@ fn check_stored(request: &Request, measured: &Measured) -> Result<(), AgentError
     Ok(())
 }
 
-fn empty_report(request: &Request, measured: &Measured, detail_window: Option<Duration>) -> Report {
+fn empty_report(
+    request: &Request,
+    measured: &Measured,
+    detail_window: Option<Duration>,
+    two_instants: Result<(), Reason>,
+) -> Report {
     let changes = &measured.changes;
     let sum = |part: fn(&Change) -> Duration| changes.processes.iter().map(part).sum::<Duration>();
     let count =
@@ -125,10 +155,11 @@ fn empty_report(request: &Request, measured: &Measured, detail_window: Option<Du
         census: Census {
             processes: count(|_| 1),
             threads: count(|change| change.threads),
-            born: count(|change| change.born.into()),
-            died: changes.died,
-            cpu_ms: millis(cpu),
-            ended_cpu_ms: changes.ended_cpu.clone().map(millis),
+            born: two_instants.clone().map(|()| count(|change| change.born.into())).into(),
+            died: two_instants.clone().map(|()| changes.died).into(),
+            cpu_ms: two_instants.clone().map(|()| millis(cpu)).into(),
+            ended_cpu_ms: two_instants
+                .map_or_else(Observed::Unknown, |()| changes.ended_cpu.clone().map(millis)),
             unattributed_cpu_ms: host
                 .busy
                 .clone()
@@ -168,10 +199,11 @@ impl Answer {
         let commands = commands(&page.rows, context);
         for (change, command) in page.rows.into_iter().zip(commands) {
             context.check()?;
-            let weight = change.weight(request.sort);
+            let weight = can_rank(request.sort, context.root)
+                .map_or_else(Observed::Unknown, |()| change.weight(request.sort));
             let owner = Owner::of(&change, command, &mut users, context);
             let redacted = owner.redacted;
-            let row = row(&change, owner, Rates::of(&change, &ends, request));
+            let row = row(&change, owner, Rates::of(&change, &ends, request, context), context);
             rows.push((row, weight, redacted));
         }
         let mut page = Page { rows, truncation: page.truncation };
@@ -211,10 +243,17 @@ impl Answer {
     }
 }
 
-fn row(change: &Change, owner: Owner, rates: Rates) -> ProcessRow {
-    let share = |time| Percent::of_time(time, change.window).unwrap_or_default();
-    let rate = |count| PerSecond::over(count, change.window).unwrap_or_default();
-    let page_bytes = sysconf::page_bytes();
+fn row(change: &Change, owner: Owner, rates: Rates, context: &Context<'_>) -> ProcessRow {
+    let two_instants = || context.root.has_two_instants();
+    let share = |time| -> Observed<Percent> {
+        let share = Percent::of_time(time, change.window).unwrap_or_default();
+        two_instants().map(|()| share).into()
+    };
+    let rate = |count| -> Observed<PerSecond> {
+        let rate = PerSecond::over(count, change.window).unwrap_or_default();
+        two_instants().map(|()| rate).into()
+    };
+    let page_bytes = context.root.page_bytes();
     ProcessRow {
         pid: change.pid,
         start_ticks: change.start_ticks,
@@ -228,10 +267,9 @@ fn row(change: &Change, owner: Owner, rates: Rates) -> ProcessRow {
         cpu_pct: share(change.user + change.system),
         user_pct: share(change.user),
         system_pct: share(change.system),
-        children_cpu_pct: change
-            .children
-            .clone()
-            .and_then(|time| Percent::of_time(time, change.window).ok_or(Reason::EmptyWindow)),
+        children_cpu_pct: Observed::from(two_instants()).zip(change.children.clone()).and_then(
+            |((), time)| Percent::of_time(time, change.window).ok_or(Reason::EmptyWindow),
+        ),
         run_delay_pct: rates.run_delay_pct,
         rss_bytes: Bytes(change.resident_pages.saturating_mul(page_bytes)),
         threads: change.threads,
@@ -241,7 +279,7 @@ fn row(change: &Change, owner: Owner, rates: Rates) -> ProcessRow {
         write_bytes_per_s: rates.write,
         voluntary_switches_per_s: rates.voluntary,
         involuntary_switches_per_s: rates.involuntary,
-        age_s: change.age.as_secs(),
+        age_s: context.root.knows_uptime().map(|()| change.age.as_secs()).into(),
     }
 }
 

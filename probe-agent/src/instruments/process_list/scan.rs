@@ -4,7 +4,6 @@ use super::counters::{self, Basis, Counter, IoCount};
 use crate::{
     call::Context,
     instruments::process_files::ProcessFiles,
-    os::clock,
     proc::{
         host_stat,
         host_stat::HostStat,
@@ -17,7 +16,7 @@ use protocol::{
     host_text::HostText,
     instruments::process_list::Column,
     loss::Lost,
-    observed::{Feature, Observed},
+    observed::{Feature, Observed, Reason},
 };
 use std::{fmt::Write as _, time::Duration};
 
@@ -131,13 +130,18 @@ impl Scanner {
             names: Vec::new(),
             host: host_stat::read(context.root).into(),
             lost: Lost::default(),
-            began: clock::monotonic(),
-            began_since_boot: clock::since_boot(),
+            began: context.root.monotonic(),
+            began_since_boot: context.root.since_boot(),
         };
         context.root.list_ids(".", &mut self.pids).map_err(|error| AgentError::Unreadable {
             path: HostText::new(b"/proc"),
             reason: error.reason_of_file(Feature::Field),
         })?;
+        if self.pids.is_empty() && context.root.is_snapshot() {
+            // There is no machine without a process.
+            let (path, reason) = (HostText::new(b"/proc/PID"), Reason::NotInSnapshot);
+            return Err(AgentError::Unreadable { path, reason });
+        }
         scan.samples.reserve_exact(self.pids.len());
         scan.names.reserve_exact(self.pids.len() * 12);
         let pids = std::mem::take(&mut self.pids);
@@ -190,7 +194,7 @@ impl Scanner {
         let start = u32::try_from(scan.names.len()).unwrap_or(u32::MAX);
         scan.names.extend_from_slice(stat.name);
         let end = u32::try_from(scan.names.len()).unwrap_or(u32::MAX);
-        let mut sample = sample(pid, &stat, start..end);
+        let mut sample = sample(pid, &stat, start..end, context.root.monotonic());
         if let Some(alive) = (ProcessFiles { pid, context }).of_a_living_thread(&stat) {
             sample.go_by(&alive);
         }
@@ -210,7 +214,7 @@ fn read_io(samples: &mut [Sample], context: &Context<'_>) {
     }
 }
 
-fn sample(pid: u32, stat: &PidStat<'_>, name: std::ops::Range<u32>) -> Sample {
+fn sample(pid: u32, stat: &PidStat<'_>, name: std::ops::Range<u32>, at: Duration) -> Sample {
     Sample {
         pid,
         via: pid,
@@ -228,7 +232,7 @@ fn sample(pid: u32, stat: &PidStat<'_>, name: std::ops::Range<u32>) -> Sample {
         name,
         ranked: None,
         reaped: stat.reaped(),
-        at: clock::monotonic(),
+        at,
     }
 }
 

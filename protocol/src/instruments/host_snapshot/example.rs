@@ -57,14 +57,14 @@ pub(super) fn report() -> Report {
             write_ms: Observed::Known(33.4),
             queue: 3.94,
         }],
-        disks_total: 1,
+        disks_total: Observed::Known(1),
         interfaces: vec![Interface {
             name: HostText::new(b"eth0"),
             received_bytes_per_s: rate(18_204),
             sent_bytes_per_s: rate(240_118),
             lost_per_s: rate(0),
         }],
-        interfaces_total: 2,
+        interfaces_total: Observed::Known(2),
         tcp: Tcp {
             established: Observed::Known(42),
             time_wait: Observed::Known(7),
@@ -74,7 +74,7 @@ pub(super) fn report() -> Report {
             backlog_drops_per_s: known(0),
         },
         blocked: Blocked {
-            tasks: 4,
+            tasks: Observed::Known(4),
             not_looked_at: 0,
             groups: vec![BlockedGroup {
                 channel: Observed::Known(HostText::new(b"jbd2_log_wait_commit")),
@@ -85,7 +85,7 @@ pub(super) fn report() -> Report {
         },
         cgroups: cgroups(),
         mounts: mounts(),
-        clock_step_ms: 0,
+        clock_step_ms: Observed::Known(0),
         detail: Detail::Full,
     }
 }

@@ -16,10 +16,10 @@ use crate::{
 pub(super) fn tables(report: &Report) -> Vec<Table> {
     let mut tables = vec![facts(report)];
     if !report.disks.is_empty() {
-        tables.push(disks(&report.disks, report.disks_total));
+        tables.push(disks(&report.disks, &report.disks_total));
     }
     if !report.interfaces.is_empty() {
-        tables.push(interfaces(&report.interfaces, report.interfaces_total));
+        tables.push(interfaces(&report.interfaces, &report.interfaces_total));
     }
     if !report.blocked.groups.is_empty() {
         tables.push(blocked(&report.blocked));
@@ -49,7 +49,7 @@ fn facts(report: &Report) -> Table {
             ("blocked tasks", blocked_line(&report.blocked)),
             ("cgroups", cgroups_line(&report.cgroups)),
             ("mounts", mounts_line(&report.mounts)),
-            ("wall clock", clock_line(report.clock_step_ms)),
+            ("wall clock", clock_line(&report.clock_step_ms)),
         ],
     )
 }
@@ -130,10 +130,11 @@ fn tcp_line(report: &Report) -> String {
 }
 
 fn blocked_line(blocked: &Blocked) -> String {
+    let tasks = count(&blocked.tasks);
     if blocked.not_looked_at == 0 {
-        return blocked.tasks.to_string();
+        return tasks;
     }
-    format!("at least {}; {} tasks were not looked at", blocked.tasks, blocked.not_looked_at)
+    format!("at least {tasks}; {} tasks were not looked at", blocked.not_looked_at)
 }
 
 fn cgroups_line(cgroups: &Cgroups) -> String {
@@ -166,13 +167,15 @@ fn mounts_line(mounts: &Mounts) -> String {
     line
 }
 
-fn clock_line(step_ms: i64) -> String {
-    if step_ms == 0 { "not set".to_owned() } else { format!("was set by {step_ms} ms") }
+fn clock_line(step_ms: &Observed<i64>) -> String {
+    or_unknown(step_ms, |step_ms| {
+        if *step_ms == 0 { "not set".to_owned() } else { format!("was set by {step_ms} ms") }
+    })
 }
 
-fn disks(disks: &[Disk], total: u32) -> Table {
+fn disks(disks: &[Disk], total: &Observed<u32>) -> Table {
     let mut table = Table::with_columns(
-        format!("disks, {} of {total}", disks.len()),
+        format!("disks, {} of {}", disks.len(), count(total)),
         &["READ/S", "WRITE/S", "RBYTES/S", "WBYTES/S", "RMS", "WMS", "QUEUE", "<NAME"],
     );
     table.rows.extend(disks.iter().map(|disk| {
@@ -190,9 +193,9 @@ fn disks(disks: &[Disk], total: u32) -> Table {
     table
 }
 
-fn interfaces(interfaces: &[Interface], total: u32) -> Table {
+fn interfaces(interfaces: &[Interface], total: &Observed<u32>) -> Table {
     let mut table = Table::with_columns(
-        format!("interfaces, {} of {total}", interfaces.len()),
+        format!("interfaces, {} of {}", interfaces.len(), count(total)),
         &["RBYTES/S", "SBYTES/S", "LOST/S", "<NAME"],
     );
     table.rows.extend(interfaces.iter().map(|interface| {

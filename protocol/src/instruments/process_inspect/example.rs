@@ -86,14 +86,14 @@ fn identity() -> Identity {
         is_kernel_thread: false,
         state: State::UninterruptibleSleep,
         threads: 1,
-        age_s: 86_400,
+        age_s: Observed::Known(86_400),
     }
 }
 
 fn cpu() -> Cpu {
     Cpu {
-        user_pct: percent(3.0),
-        system_pct: percent(21.0),
+        user_pct: Observed::Known(percent(3.0)),
+        system_pct: Observed::Known(percent(21.0)),
         running_pct: Observed::Known(percent(24.1)),
         run_delay_pct: Observed::Known(percent(2.9)),
         run_delay_at_least_pct: Observed::Known(percent(2.9)),
@@ -114,8 +114,8 @@ fn memory() -> Memory {
         shared_bytes: Observed::Known(Bytes(0)),
         swap_bytes: Observed::Known(Bytes(0)),
         anonymous_growth_bytes_per_s: Observed::Known(0),
-        minor_faults_per_s: rate(0),
-        major_faults_per_s: rate(0),
+        minor_faults_per_s: Observed::Known(rate(0)),
+        major_faults_per_s: Observed::Known(rate(0)),
     }
 }
 

@@ -52,7 +52,7 @@ fn process(report: &Report) -> Table {
                     or_unknown(&process.user, ToString::to_string),
                     process.parent_pid,
                     place.map_or_else(no_place, HostText::as_str),
-                    age(process.age_s),
+                    or_unknown(&process.age_s, |it| age(*it)),
                     process.start_ticks
                 ),
             ),
@@ -91,8 +91,8 @@ fn counters(report: &Report) -> Table {
                     or_unknown(&memory.anonymous_bytes, |value| bytes(*value)),
                     or_unknown(&memory.swap_bytes, |value| bytes(*value)),
                     or_unknown(&memory.anonymous_growth_bytes_per_s, i64::to_string),
-                    rate(memory.minor_faults_per_s),
-                    rate(memory.major_faults_per_s)
+                    or_unknown(&memory.minor_faults_per_s, |it| rate(*it)),
+                    or_unknown(&memory.major_faults_per_s, |it| rate(*it))
                 ),
             ),
             (
@@ -132,8 +132,8 @@ fn counters(report: &Report) -> Table {
 fn shares_line(cpu: &super::Cpu) -> String {
     format!(
         "user {}, kernel {}, waiting for a processor {}, children at most {}",
-        percent(cpu.user_pct),
-        percent(cpu.system_pct),
+        or_unknown(&cpu.user_pct, |it| percent(*it)),
+        or_unknown(&cpu.system_pct, |it| percent(*it)),
         run_delay(cpu),
         share(&cpu.children_at_most_pct)
     )

@@ -117,7 +117,7 @@ pub(super) fn blocked_on_lock(facts: &Facts<'_>) -> Finding {
 pub(super) fn memory_bound(facts: &Facts<'_>) -> Finding {
     const FAULTS_PER_S: f64 = 50.0;
     let sampled = facts.blocked_pct(&[WaitKind::Memory]);
-    let faults = facts.report.memory.major_faults_per_s.get();
+    let faults = facts.report.memory.major_faults_per_s.known().map_or(0.0, |rate| rate.get());
     let hits = &facts.report.cgroup.memory_limit_hits;
     // A fault that reads waits in the same places as a read call does.
     let waiting = facts.blocked_pct(&[WaitKind::Memory, WaitKind::Storage]);

@@ -1,9 +1,10 @@
 //! Rules about processors: had, waited for, kept away by a quota.
 
-use super::{Facts, Finding, WORTH_NAMING_PCT, fails};
+use super::{Facts, Finding, WORTH_NAMING_PCT, cannot_tell, fails};
 use protocol::{
     instruments::process_inspect::Throttling,
     observed::{Observed, Reason},
+    units::Percent,
 };
 
 /// How a process waited for a processor.
@@ -39,7 +40,8 @@ impl Facts<'_> {
 
     /// Threads that wanted a processor, on average.
     fn threads_that_wanted(&self, delay_pct: f64) -> f64 {
-        ((self.ran_pct() + delay_pct) / 100.0).max(1.0)
+        let ran_pct = self.ran_pct().known().copied().unwrap_or_default();
+        ((ran_pct + delay_pct) / 100.0).max(1.0)
     }
 
     /// The share of the window for which a run queue was stopped, at most.
@@ -66,9 +68,9 @@ impl Facts<'_> {
     /// Of the processor time that was used on the host, what other processes used.
     fn share_of_others(&self) -> Result<f64, Reason> {
         let host = &self.report.host;
-        match host.cpu_busy_pct.clone().zip(host.cpus.clone()) {
-            Observed::Known((busy, cpus)) if busy.get() > 0.0 => {
-                Ok((1.0 - self.ran_pct() / (busy.get() * f64::from(cpus))).clamp(0.0, 1.0))
+        match host.cpu_busy_pct.clone().zip(host.cpus.clone()).zip(self.ran_pct()) {
+            Observed::Known(((busy, cpus), ran_pct)) if busy.get() > 0.0 => {
+                Ok((1.0 - ran_pct / (busy.get() * f64::from(cpus))).clamp(0.0, 1.0))
             }
             Observed::Known(_) => Ok(1.0),
             Observed::Unknown(reason) => Err(reason),
@@ -118,7 +120,7 @@ pub(super) fn throttled(facts: &Facts<'_>) -> Finding {
 pub(super) fn starved(facts: &Facts<'_>) -> Finding {
     let delay = match facts.delay() {
         Ok(delay) => delay,
-        Err(reason) => return Finding::CannotTell { reason: reason.to_string() },
+        Err(reason) => return cannot_tell(reason),
     };
     let without_quota = delay.all_pct - delay.by_quota_pct;
     if without_quota < WORTH_NAMING_PCT {
@@ -161,14 +163,18 @@ pub(super) fn starved(facts: &Facts<'_>) -> Finding {
 }
 
 pub(super) fn user_cpu(facts: &Facts<'_>) -> Finding {
-    busy(facts, facts.report.cpu.user_pct.get(), "user mode")
+    busy(facts, &facts.report.cpu.user_pct, "user mode")
 }
 
 pub(super) fn system_cpu(facts: &Facts<'_>) -> Finding {
-    busy(facts, facts.report.cpu.system_pct.get(), "the kernel")
+    busy(facts, &facts.report.cpu.system_pct, "the kernel")
 }
 
-fn busy(facts: &Facts<'_>, share: f64, place: &str) -> Finding {
+fn busy(facts: &Facts<'_>, share: &Observed<Percent>, place: &str) -> Finding {
+    let share = match share {
+        Observed::Known(share) => share.get(),
+        Observed::Unknown(reason) => return cannot_tell(reason),
+    };
     if share < WORTH_NAMING_PCT {
         return fails();
     }

@@ -1,6 +1,6 @@
 //! Rules about what a process is, rather than what it waits for.
 
-use super::{Facts, Finding, WORTH_NAMING_PCT, fails};
+use super::{Facts, Finding, WORTH_NAMING_PCT, cannot_tell, fails};
 use protocol::{
     instruments::{process_inspect::WaitKind, process_list::State},
     observed::Observed,
@@ -62,10 +62,10 @@ pub(super) fn out_of_descriptors(facts: &Facts<'_>) -> Finding {
 /// Wake-ups that tell a process that waits for work from one that does nothing.
 const AWAKE_PER_S: f64 = 20.0;
 
-/// Whether it was awake now and then. How often it woke may not be known; that it ran is.
-fn is_awake(facts: &Facts<'_>) -> bool {
+/// Whether it was awake now and then, having run so much. How often it woke may not be known.
+fn is_awake(facts: &Facts<'_>, ran_pct: f64) -> bool {
     let wakes = facts.report.cpu.voluntary_switches_per_s.known();
-    facts.ran_pct() >= 1.0 || wakes.is_some_and(|rate| rate.get() >= AWAKE_PER_S)
+    ran_pct >= 1.0 || wakes.is_some_and(|rate| rate.get() >= AWAKE_PER_S)
 }
 
 fn wakes(facts: &Facts<'_>) -> String {
@@ -77,25 +77,32 @@ fn wakes(facts: &Facts<'_>) -> String {
 
 /// A class only where nothing else explains the time, so it weighs little.
 pub(super) fn sleeping(facts: &Facts<'_>) -> Finding {
-    if !is_awake(facts) || facts.ran_pct() >= WORTH_NAMING_PCT {
+    let ran_pct = match facts.ran_pct() {
+        Observed::Known(ran_pct) => ran_pct,
+        Observed::Unknown(reason) => return cannot_tell(&reason),
+    };
+    if !is_awake(facts, ran_pct) || ran_pct >= WORTH_NAMING_PCT {
         return fails();
     }
     Finding::Holds {
         weight: 5.0,
         evidence: format!(
-            "it ran for {:.1} % of the window; {}; `waits` says what for",
-            facts.ran_pct(),
+            "it ran for {ran_pct:.1} % of the window; {}; `waits` says what for",
             wakes(facts)
         ),
     }
 }
 
 pub(super) fn idle(facts: &Facts<'_>) -> Finding {
-    if is_awake(facts) {
+    let ran_pct = match facts.ran_pct() {
+        Observed::Known(ran_pct) => ran_pct,
+        Observed::Unknown(reason) => return cannot_tell(&reason),
+    };
+    if is_awake(facts, ran_pct) {
         return fails();
     }
     Finding::Holds {
         weight: 1.0,
-        evidence: format!("it ran for {:.1} % of the window; {}", facts.ran_pct(), wakes(facts)),
+        evidence: format!("it ran for {ran_pct:.1} % of the window; {}", wakes(facts)),
     }
 }

@@ -1,0 +1,51 @@
+//! What is read of files that may not let a reader go.
+
+use super::{ReadError, TOO_LONG, read_at};
+use rustix::fd::OwnedFd;
+use std::time::Duration;
+
+/// For how long a read that may hang is waited for. One that waits for a page from a slow disk is
+/// faster than this.
+pub const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What was read on other threads, in the order in which it was asked for.
+#[derive(Debug)]
+pub struct Patient {
+    /// Of each file, in the order asked.
+    pub texts: Vec<Result<Text, ReadError>>,
+    /// What reading them cost.
+    pub cpu: Duration,
+}
+
+/// The text of a file, or the start of one that is longer than what is read of one.
+#[derive(Debug)]
+pub struct Text {
+    /// What was read.
+    pub bytes: Vec<u8>,
+    /// Whether that is all there is.
+    pub is_whole: bool,
+}
+
+impl Text {
+    pub(super) fn read(folder: &OwnedFd, path: &str) -> Result<Self, ReadError> {
+        Self::of(|buffer| read_at(folder, path, buffer))
+    }
+
+    pub(super) fn of(
+        read: impl FnOnce(&mut Vec<u8>) -> Result<(), ReadError>,
+    ) -> Result<Self, ReadError> {
+        let mut bytes = Vec::new();
+        match read(&mut bytes) {
+            Ok(()) => Ok(Self { bytes, is_whole: true }),
+            Err(error) if error.is_too_long() => Ok(Self { bytes, is_whole: false }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// # Errors
+    ///
+    /// That the file is longer than what is read of one.
+    pub fn whole(self) -> Result<Vec<u8>, ReadError> {
+        if self.is_whole { Ok(self.bytes) } else { Err(TOO_LONG.into()) }
+    }
+}
