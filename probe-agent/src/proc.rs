@@ -260,23 +260,22 @@ impl Root {
         path: &str,
         buffer: &'b mut [u8],
     ) -> Result<&'b [u8], ReadError> {
-        let length = match &self.source {
-            Source::Now(tree) => {
-                let file = rustix::fs::openat(&tree.proc, path, READ_FLAGS, Mode::empty())?;
-                rustix::io::read(&file, &mut *buffer)?
-            }
-            Source::Taken(snapshot) => {
-                let mut text = Vec::new();
-                snapshot.read(&below_proc(path), &mut text)?;
-                let length = text.len().min(buffer.len());
-                let (room, text) = (buffer.get_mut(..length), text.get(..length));
-                if let (Some(room), Some(text)) = (room, text) {
-                    room.copy_from_slice(text);
-                }
-                length
-            }
-        };
-        whole_piece(buffer, length)
+        match &self.source {
+            Source::Now(tree) => read_once_at(&tree.proc, path, buffer),
+            Source::Taken(snapshot) => snapshot.read_once(&below_proc(path), buffer),
+        }
+    }
+
+    /// The same of a file below the root. The path is relative.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Root::read_proc_once`].
+    pub fn read_once<'b>(&self, path: &str, buffer: &'b mut [u8]) -> Result<&'b [u8], ReadError> {
+        match &self.source {
+            Source::Now(tree) => read_once_at(&tree.root, path, buffer),
+            Source::Taken(snapshot) => snapshot.read_once(path, buffer),
+        }
     }
 
     /// Opens a file of `/proc` to be read again and again. The kernel makes its content anew for
@@ -389,6 +388,16 @@ impl Root {
 /// A path below `/proc` as one below the root.
 fn below_proc(path: &str) -> String {
     if path == "." { "proc".to_owned() } else { format!("proc/{path}") }
+}
+
+fn read_once_at<'b>(
+    folder: &OwnedFd,
+    path: &str,
+    buffer: &'b mut [u8],
+) -> Result<&'b [u8], ReadError> {
+    let file = rustix::fs::openat(folder, path, READ_FLAGS, Mode::empty())?;
+    let length = rustix::io::read(&file, &mut *buffer)?;
+    whole_piece(buffer, length)
 }
 
 fn each_entry(

@@ -12,6 +12,9 @@ use protocol::{
     units::Bytes,
 };
 
+/// Room for a file of a cgroup; a longer one is read again as a whole.
+const PIECE_BYTES: usize = 4096;
+
 /// The cgroups of one controller in the hierarchy that it is in.
 #[derive(Clone, Debug)]
 pub(super) struct CgroupFiles {
@@ -213,9 +216,15 @@ impl CgroupFiles {
         root: &Root,
         parse: impl FnOnce(&[u8]) -> Result<T, ParseError>,
     ) -> Result<T, Reason> {
-        let mut text = Vec::new();
-        match root.read(&format!("{folder}/{file}"), &mut text) {
-            Ok(()) => match parse(&text) {
+        // There may be thousands of them: one read does, for nearly all are a line or two.
+        let (mut piece, mut whole) = ([0; PIECE_BYTES], Vec::new());
+        let path = format!("{folder}/{file}");
+        let read = match root.read_once(&path, &mut piece) {
+            Err(error) if error.is_too_long() => root.read(&path, &mut whole).map(|()| &*whole),
+            read => read,
+        };
+        match read {
+            Ok(text) => match parse(text) {
                 // `cpu.stat` is there without the controller too, with fewer lines.
                 Err(ParseError::MissingLine { .. }) => {
                     Err(self.reason_without(folder, feature, root))

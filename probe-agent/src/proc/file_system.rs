@@ -12,7 +12,7 @@ use rustix::{
     fs::{AtFlags, Mode, OFlags, StatxFlags},
     io::Errno,
 };
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
+use std::ffi::CString;
 
 /// Space in blocks, and inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,21 +44,61 @@ impl Space {
     }
 }
 
-/// Asks a file system for its space. The mount point is relative to `top`.
+/// Where a file system is mounted: all that is needed to ask it, ready before the question, because
+/// who puts it may not allocate.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Relative to the root.
+    path: CString,
+    /// Major and minor number; `None` for a file system that gives each of its volumes numbers of
+    /// its own.
+    device: Option<(u32, u32)>,
+}
+
+impl Place {
+    /// The place of a mount point, and the device that has to be there.
+    ///
+    /// # Errors
+    ///
+    /// When the mount point has a zero byte in it.
+    pub fn new(mount_point: &[u8], device: Option<(u32, u32)>) -> Result<Self, Errno> {
+        let below: Vec<u8> = mount_point.iter().copied().skip_while(|it| *it == b'/').collect();
+        let path = if below.is_empty() { b".".to_vec() } else { below };
+        Ok(Self { path: CString::new(path).map_err(|_| Errno::INVAL)?, device })
+    }
+
+    /// The place of a mount.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Place::new`].
+    pub fn of(mount: &Mount) -> Result<Self, Errno> {
+        const MANY_DEVICES: [&[u8]; 3] = [b"bcachefs", b"btrfs", b"zfs"];
+        let text = std::str::from_utf8(&mount.device).ok();
+        let device = text.and_then(|text| text.split_once(':')).and_then(|(major, minor)| {
+            Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
+        });
+        let has_many = MANY_DEVICES.contains(&mount.kind.as_slice());
+        Self::new(&mount.mount_point, device.filter(|_| !has_many))
+    }
+}
+
+/// Asks a file system for its space. Allocates nothing.
 ///
 /// # Errors
 ///
 /// What the kernel answered; `ENOENT` where something else is mounted there now.
-pub fn space(top: &OwnedFd, mount: &Mount) -> Result<Space, Errno> {
-    let below: Vec<u8> = mount.mount_point.iter().copied().skip_while(|it| *it == b'/').collect();
-    let path =
-        Path::new(if below.is_empty() { OsStr::new(".") } else { OsStr::from_bytes(&below) });
+pub fn space(top: &OwnedFd, place: &Place) -> Result<Space, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let place = rustix::fs::openat(top, path, flags, Mode::empty())?;
-    if !is_device_of(&place, mount) {
+    let opened = rustix::fs::openat(top, place.path.as_c_str(), flags, Mode::empty())?;
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    // Linux 4.11 and later; before, what is there is taken for what was there.
+    if let Ok(found) = rustix::fs::statx(&opened, c"", flags, StatxFlags::TYPE)
+        && place.device.is_some_and(|want| want != (found.stx_dev_major, found.stx_dev_minor))
+    {
         return Err(Errno::NOENT);
     }
-    let found = rustix::fs::fstatfs(&place)?;
+    let found = rustix::fs::fstatfs(&opened)?;
     Ok(Space {
         blocks: found.f_blocks,
         free: found.f_bfree,
@@ -66,17 +106,6 @@ pub fn space(top: &OwnedFd, mount: &Mount) -> Result<Space, Errno> {
         inodes: found.f_files,
         inodes_free: found.f_ffree,
     })
-}
-
-/// Whether what was opened is of the file system of a mount. One that gives each of its volumes a
-/// device of its own cannot be told by that.
-fn is_device_of(place: &OwnedFd, mount: &Mount) -> bool {
-    const MANY_DEVICES: [&[u8]; 3] = [b"bcachefs", b"btrfs", b"zfs"];
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    // Linux 4.11 and later.
-    let Ok(found) = rustix::fs::statx(place, "", flags, StatxFlags::TYPE) else { return true };
-    let device = format!("{}:{}", found.stx_dev_major, found.stx_dev_minor);
-    MANY_DEVICES.contains(&mount.kind.as_slice()) || device.as_bytes() == mount.device
 }
 
 #[cfg(test)]

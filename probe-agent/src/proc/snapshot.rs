@@ -12,7 +12,7 @@
 
 mod clocks;
 
-use super::{MAX_FILE_BYTES, ReadError, TOO_LONG};
+use super::{MAX_FILE_BYTES, ReadError, TOO_LONG, whole_piece};
 use crate::proc::parse::{fields, line_of, number};
 use clocks::Clocks;
 use rustix::{
@@ -154,6 +154,22 @@ impl Snapshot {
 
     pub(super) fn read(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
         self.now()?.read(path, buffer).map_err(|error| self.as_noted(error))
+    }
+
+    /// The same into room that is given: as much as fits there.
+    pub(super) fn read_once<'b>(
+        &self,
+        path: &str,
+        buffer: &'b mut [u8],
+    ) -> Result<&'b [u8], ReadError> {
+        let mut text = Vec::new();
+        self.read(path, &mut text)?;
+        let length = text.len().min(buffer.len());
+        let (room, text) = (buffer.get_mut(..length), text.get(..length));
+        if let (Some(room), Some(text)) = (room, text) {
+            room.copy_from_slice(text);
+        }
+        whole_piece(buffer, length)
     }
 
     pub(super) fn holds(&self, path: &str) -> bool {

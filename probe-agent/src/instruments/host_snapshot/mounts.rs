@@ -1,15 +1,18 @@
 //! The mounted file systems: which do not answer, and how full the others are.
 //!
 //! Asking a file system whose server is gone can take for ever. So each that is not known to be of
-//! this machine alone is asked on a thread of its own, and has until the end of the window. An
+//! this machine alone is asked by a child of its own, and has until the end of the window. An
 //! automounter is not asked: a look must not mount anything.
 
 mod desk;
 
-use crate::proc::{
-    Root,
-    file_system::{self, Space},
-    mountinfo::{self, Mount as Mounted},
+use crate::{
+    os::child,
+    proc::{
+        Root,
+        file_system::{self, Place, Space},
+        mountinfo::{self, Mount as Mounted},
+    },
 };
 use desk::{Desk, Outcome, Pending, Question};
 use protocol::{
@@ -18,7 +21,7 @@ use protocol::{
     observed::{Feature, Observed, Reason},
     units::Percent,
 };
-use rustix::io::Errno;
+use rustix::{fd::OwnedFd, io::Errno};
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
 
 /// For those that may not answer, all side by side.
@@ -108,16 +111,23 @@ pub(super) fn ask(root: &Root) -> Asked {
     let Some(top) = root.live_top() else { return never_asked() };
     let (local, may_hang): (Vec<_>, Vec<_>) =
         mounts.iter().cloned().partition(|mount| is_local(mount, &mounts));
-    let put = |desk: &'static Desk, mounts: Vec<Mounted>| {
+    let put = |desk: &'static Desk, ask: fn(&OwnedFd, &Place) -> Answered, mounts: Vec<Mounted>| {
         let question = |mount: &Mounted| {
-            let (top, mount) = (Arc::clone(&top), mount.clone());
+            let (top, place) = (Arc::clone(&top), Place::of(mount));
             let name = [mount.device.as_slice(), b" ", &mount.mount_point].concat();
-            Question { name, ask: Box::new(move || file_system::space(&top, &mount)) }
+            Question { name, ask: Box::new(move || ask(&top, &place?)) }
         };
         let questions = mounts.iter().map(question).collect();
         (mounts, desk.put(questions))
     };
-    Asked { total, never_asked: 0, asked: vec![put(&MAY_HANG, may_hang), put(&LOCAL, local)] }
+    Asked {
+        total,
+        never_asked: 0,
+        asked: vec![
+            put(&MAY_HANG, child::space_of, may_hang),
+            put(&LOCAL, file_system::space, local),
+        ],
+    }
 }
 
 /// The mounts to ask: each file system once, where it is not hidden below another mount.

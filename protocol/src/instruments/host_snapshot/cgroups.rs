@@ -17,7 +17,7 @@ pub struct Cgroups {
     /// each controller has its own. Only in a full answer.
     pub found: u32,
     /// Of them, those that were not looked at, because there are too many. There may be more below
-    /// them. `detail: full` looks at ten times as many.
+    /// them. `detail: full` looks at ten times as many or more.
     pub not_looked_at: u32,
     /// How many were stopped in the window because they had used up their CPU quota. 0 is a
     /// measurement, of those that were looked at.

@@ -1,8 +1,8 @@
 //! Questions to the kernel that may never be answered, each on a thread that can be given up.
 //!
-//! A thread that waits in the kernel for a server that is gone cannot be ended. It is left there: it
-//! keeps its place among the few that there may be, and nobody puts its question a second time, so
-//! that hung threads do not pile up from call to call. They end with the process.
+//! A thread that waits for such an answer cannot be ended. It is left there: it keeps its place among
+//! the few that there may be, and nobody puts its question a second time, so that neither threads nor
+//! questions pile up from call to call. They end with the process.
 
 use crate::os::clock;
 use std::{
