@@ -10,8 +10,10 @@ pub mod file_system;
 pub mod host_stat;
 mod kept;
 pub mod limits;
+pub mod loadavg;
 pub mod memory;
 pub mod mountinfo;
+mod namespaces;
 pub mod net_counters;
 pub mod net_dev;
 pub mod parse;
@@ -35,6 +37,7 @@ pub use read_error::ReadError;
 
 use super::abandonable::{Crew, Outcome};
 use kept::KeptPlace;
+use namespaces::Namespaces;
 use protocol::{host_text::HostText, observed::Feature};
 use rustix::{
     fd::OwnedFd,
@@ -56,7 +59,7 @@ pub struct Root {
     source: Source,
     /// How many more files may be kept open.
     left_to_keep: Arc<AtomicU64>,
-    is_in_cgroup_namespace: bool,
+    namespaces: Namespaces,
 }
 
 #[derive(Debug)]
@@ -115,7 +118,10 @@ impl Root {
         let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(folder, directory, Mode::empty())?;
         let proc = Arc::new(rustix::fs::openat(&root, "proc", directory, Mode::empty())?);
-        let link = rustix::fs::readlinkat(&proc, CGROUP_NAMESPACE, Vec::new()).ok();
+        let namespaces = Namespaces::of(|link| {
+            let link = rustix::fs::readlinkat(&proc, link, Vec::new());
+            link.ok().map(|link| link.into_bytes())
+        });
         let below = Arc::clone(&proc);
         let readers = Crew::new(PATIENCE, move |path: &String| Text::read(&below, path));
         let tree = Tree {
@@ -125,7 +131,7 @@ impl Root {
             is_live: folder == Path::new("/"),
         };
         Ok(Self {
-            is_in_cgroup_namespace: is_not_the_first(link.map(|link| link.into_bytes())),
+            namespaces,
             source: Source::Now(tree),
             left_to_keep: Arc::new(AtomicU64::new(open_files_limit().saturating_sub(NEVER_KEPT))),
         })
@@ -140,9 +146,7 @@ impl Root {
     pub fn snapshot(folder: &Path) -> Result<Self, ReadError> {
         let snapshot = Snapshot::open(folder)?;
         Ok(Self {
-            is_in_cgroup_namespace: is_not_the_first(
-                snapshot.link(&format!("proc/{CGROUP_NAMESPACE}")),
-            ),
+            namespaces: Namespaces::of(|link| snapshot.link(&below_proc(link))),
             source: Source::Taken(snapshot),
             left_to_keep: Arc::new(AtomicU64::new(0)),
         })
@@ -171,12 +175,6 @@ impl Root {
         })
     }
 
-    /// Whether cgroups are shown as from within a container: paths begin at the namespace's top,
-    /// and what is above it is not shown.
-    pub const fn is_in_cgroup_namespace(&self) -> bool {
-        self.is_in_cgroup_namespace
-    }
-
     /// The top of the machine the agent runs on, whose file systems can be asked; nothing else can.
     pub fn live_top(&self) -> Option<Arc<OwnedFd>> {
         match &self.source {
@@ -200,7 +198,7 @@ impl Root {
     /// What the kernel answered.
     pub fn read_proc(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
         match &self.source {
-            Source::Now(tree) => read_at(&tree.proc, path, buffer),
+            Source::Now(tree) => read_at(&tree.proc, path, MAX_FILE_BYTES, buffer),
             Source::Taken(snapshot) => snapshot.read(&below_proc(path), buffer),
         }
     }
@@ -244,7 +242,7 @@ impl Root {
     /// What the kernel answered.
     pub fn read(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
         match &self.source {
-            Source::Now(tree) => read_at(&tree.root, path, buffer),
+            Source::Now(tree) => read_at(&tree.root, path, MAX_FILE_BYTES, buffer),
             Source::Taken(snapshot) => snapshot.read(path, buffer),
         }
     }
@@ -429,11 +427,16 @@ fn whole_piece(buffer: &[u8], length: usize) -> Result<&[u8], ReadError> {
 
 /// Takes no more memory than the text: a page that is touched for the first time costs as much as
 /// reading a short file.
-fn read_at(folder: &OwnedFd, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
+fn read_at(
+    folder: &OwnedFd,
+    path: &str,
+    most: usize,
+    buffer: &mut Vec<u8>,
+) -> Result<(), ReadError> {
     let file = rustix::fs::openat(folder, path, READ_FLAGS, Mode::empty())?;
     let mut room = [0; 4096];
     buffer.clear();
-    while buffer.len() <= MAX_FILE_BYTES {
+    while buffer.len() <= most {
         match rustix::io::read(&file, &mut room) {
             Ok(0) => return Ok(()),
             Ok(length) => buffer.extend_from_slice(room.get(..length).unwrap_or_default()),
@@ -447,16 +450,6 @@ fn read_at(folder: &OwnedFd, path: &str, buffer: &mut Vec<u8>) -> Result<(), Rea
 /// How many files this process may have open at once; the largest number where there is no limit.
 fn open_files_limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
-}
-
-/// Where the kernel says which cgroup namespace a process is in.
-const CGROUP_NAMESPACE: &str = "self/ns/cgroup";
-
-/// Whether this names a cgroup namespace other than the first one, whose number is the same in all
-/// kernels (`CGROUP_NS_INIT_INO` in `include/uapi/linux/nsfs.h`). A kernel before 4.6 has none.
-fn is_not_the_first(namespace: Option<Vec<u8>>) -> bool {
-    const FIRST: &[u8] = b"cgroup:[4026531835]";
-    namespace.is_some_and(|namespace| namespace.trim_ascii() != FIRST)
 }
 
 /// Escapes what a kernel file holds as one text, without the newline at its end.

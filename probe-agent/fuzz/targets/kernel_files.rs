@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use probe_agent::proc::{
-    cgroup, cpuinfo, diskstats, host_stat, limits, memory, mountinfo, net_counters, net_dev,
+    cgroup, cpuinfo, diskstats, host_stat, limits, loadavg, memory, mountinfo, net_counters, net_dev,
     passwd, pid_io, pid_stat, pid_status, placement, pressure, schedstat, topology, waiting,
 };
 use std::sync::OnceLock;
@@ -32,6 +32,7 @@ const READERS: &[Check] = &[
         }
     }),
     ("limits", |bytes| drop(limits::parse_open_files(bytes))),
+    ("loadavg", |bytes| drop(loadavg::parse_threads(bytes))),
     ("memory", |bytes| {
         let _ = memory::amount(bytes, "MemAvailable");
         let _ = memory::direct_scans(bytes);
@@ -81,6 +82,7 @@ fn cgroup_files(bytes: &[u8]) {
 
 fn cgroup_mounts(bytes: &[u8]) {
     let _ = mountinfo::parse(bytes);
+    let _ = mountinfo::proc_hides_processes(bytes);
     for mount in mountinfo::parse_cgroup_mounts(bytes) {
         for membership in &cgroup::parse_memberships(bytes) {
             // A cgroup's path never leads out of its mount.

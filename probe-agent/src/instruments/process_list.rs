@@ -73,6 +73,7 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
     context.wait_until(started, window, window)?;
     let last = scanner.pass(context)?;
     let mut changes = Changes::between(&first, &last, scanner.column());
+    changes.hidden_by = last.hidden_by(context);
     groups::assign(request.group_by, &mut changes, context)?;
     let measured = Measured {
         window_ms: u64::try_from(last.began.saturating_sub(first.began).as_millis())

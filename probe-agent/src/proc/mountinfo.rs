@@ -1,4 +1,4 @@
-//! What is mounted where, and which of it are cgroup hierarchies.
+//! What is mounted where, which of it are cgroup hierarchies, and what `/proc` hides.
 //!
 //! Source: `/proc/self/mountinfo`, Linux 2.6.26 and later. Kernel reference:
 //! `Documentation/filesystems/proc.rst`, `fs/proc_namespace.c`.
@@ -76,6 +76,22 @@ pub struct Mount {
 /// are not understood are skipped.
 pub fn parse(text: &[u8]) -> Vec<Mount> {
     lines(text).filter_map(|(_, line)| parse_line(line)).collect()
+}
+
+/// Whether `/proc` is mounted so that it does not list every process: `hidepid` from 2 on, Linux 3.3.
+/// Of several mounts at the same place, the last one is seen.
+pub fn proc_hides_processes(text: &[u8]) -> bool {
+    let mounts = parse(text).into_iter();
+    let is_proc = |mount: &Mount| mount.mount_point == b"/proc" && mount.kind == b"proc";
+    let last = mounts.rev().find(is_proc);
+    last.is_some_and(|mount| {
+        let hides = |option: &[u8]| match option.strip_prefix(b"hidepid=") {
+            // By number before Linux 5.8.
+            Some(how) => !matches!(how, b"0" | b"1" | b"off" | b"noaccess"),
+            None => false,
+        };
+        mount.options.split(|byte| *byte == b',').any(hides)
+    })
 }
 
 /// Finds the mounted cgroup hierarchies. Lines that are not understood are skipped.
@@ -170,6 +186,27 @@ mod tests {
             for mount in parse_cgroup_mounts(&text) {
                 mount.folder_of(&text);
             }
+        }
+    }
+
+    #[test]
+    fn the_last_mount_of_proc_tells_what_it_hides() {
+        let line = |point: &str, options: &str| {
+            format!("22 28 0:21 / {point} rw,nosuid shared:5 - proc proc {options}\n")
+        };
+        let cases = [
+            (line("/proc", "rw"), false),
+            (line("/proc", "rw,hidepid=2"), true),
+            (line("/proc", "rw,gid=4,hidepid=invisible"), true),
+            (line("/proc", "rw,hidepid=ptraceable"), true),
+            (line("/proc", "rw,hidepid=1"), false),
+            (line("/proc", "rw,hidepid=noaccess"), false),
+            (line("/srv/proc", "rw,hidepid=2"), false),
+            (line("/proc", "rw,hidepid=2") + &line("/proc", "rw"), false),
+            (String::new(), false),
+        ];
+        for (text, want) in cases {
+            assert_eq!(proc_hides_processes(text.as_bytes()), want, "{text}");
         }
     }
 }

@@ -8,6 +8,10 @@ use std::time::Duration;
 /// faster than this.
 pub const PATIENCE: Duration = Duration::from_millis(100);
 
+/// The most that is read of a file of a process that may not let a reader go. Its arguments may be of
+/// two megabytes, little more than their start is shown, and those of many are held together.
+const MAX_PATIENT_BYTES: usize = 16 << 10;
+
 /// What was read on other threads, in the order in which it was asked for.
 #[derive(Debug)]
 pub struct Patient {
@@ -28,7 +32,7 @@ pub struct Text {
 
 impl Text {
     pub(super) fn read(folder: &OwnedFd, path: &str) -> Result<Self, ReadError> {
-        Self::of(|buffer| read_at(folder, path, buffer))
+        Self::of(|buffer| read_at(folder, path, MAX_PATIENT_BYTES, buffer))
     }
 
     pub(super) fn of(

@@ -14,7 +14,7 @@ impl Root {
                 Source::Taken(snapshot) => Source::Taken(snapshot.for_call()),
             },
             left_to_keep: Arc::clone(&self.left_to_keep),
-            is_in_cgroup_namespace: self.is_in_cgroup_namespace,
+            namespaces: self.namespaces,
         }
     }
 

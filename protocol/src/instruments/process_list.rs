@@ -54,7 +54,7 @@ pub struct Request {
     pub window_ms: u32,
     /// Column to rank by, largest first. Default: cpu.
     pub sort: Column,
-    /// Add processes up by service, container or user. Default: process, one row each.
+    /// Add processes up by service, container, user or name. Default: process, one row each.
     pub group_by: GroupBy,
     /// Rows to return: 1-200, default 15.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 200)))]
@@ -128,6 +128,9 @@ pub enum GroupBy {
     Container,
     /// A user.
     User,
+    /// Processes of one name. Of the kernel's threads, those that there is one of for each
+    /// processor, and its workers, have one name.
+    Name,
 }
 
 /// What is answered.
@@ -175,7 +178,7 @@ pub struct Host {
     pub forks_per_s: Observed<PerSecond>,
 }
 
-/// All processes, shown or not.
+/// All processes that the agent can see, shown or not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Census {
@@ -195,6 +198,22 @@ pub struct Census {
     /// Busy time of all processors that belongs to neither, in milliseconds: interrupts, and
     /// processes that ended unnoticed. Resolution: 10 ms for each process.
     pub unattributed_cpu_ms: Observed<u64>,
+    /// Threads of the whole machine, seen or not.
+    pub host_threads: Observed<u64>,
+    /// What hides processes from the agent: empty where it sees every one.
+    pub hidden_by: Vec<HiddenBy>,
+}
+
+/// What hides processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum HiddenBy {
+    /// `/proc` is mounted so that it lists only the agent's own: `hidepid`, or `ProtectProc` of a
+    /// service.
+    Hidepid,
+    /// The agent is in a pid namespace, as of a container.
+    PidNamespace,
 }
 
 /// One process.
@@ -311,7 +330,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupRow {
-    /// The service, container or user; `null` for the processes that have none, and in another row
+    /// The service, container, user or name; `null` for the processes that have none, and in another row
     /// for those of which it could not be read.
     pub name: Observed<HostText>,
     /// Its processes at the end of the window.
@@ -360,6 +379,8 @@ fn example_report() -> Report {
             cpu_ms: Observed::Known(1_190),
             ended_cpu_ms: Observed::Known(20),
             unattributed_cpu_ms: Observed::Known(20),
+            host_threads: Observed::Known(301),
+            hidden_by: Vec::new(),
         },
         sorted_by: Column::Cpu,
         unranked: None,

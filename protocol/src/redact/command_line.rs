@@ -46,7 +46,7 @@ pub fn command_line<'a>(
     }
     let rest = Rest { bytes: left, is_known: is_whole };
     CommandLine {
-        text: HostText::start_of(line.text.as_bytes(), cap, rest),
+        text: HostText::start_of(&to_bytes(&line.text), cap, rest),
         redacted: line.redacted,
     }
 }
@@ -99,7 +99,7 @@ impl Line {
         let seen = argument.get(..self.unseen).unwrap_or(argument);
         let mut left = argument.len() - seen.len();
         self.unseen -= seen.len();
-        let word = String::from_utf8_lossy(seen);
+        let word = to_text(seen);
         let is_script = self.script == Script::Next;
         self.script = self.script.after(&word);
         if self.words.take_as_value(&word) {
@@ -116,8 +116,8 @@ impl Line {
             self.push(&format!("{word}{CUT}"));
             let end = self.text.strip_suffix(CUT).map_or(self.text.len(), str::len);
             let kept = self.text.floor_char_boundary(end.saturating_sub(HIDDEN).max(start));
+            left += to_bytes(self.text.get(kept..end).unwrap_or_default()).len();
             self.text.truncate(kept);
-            left += end - kept;
         }
         left
     }
@@ -137,6 +137,45 @@ impl Line {
     }
 }
 
+/// Stands for byte 0 of those that are no text, and the next characters for the next bytes. They are
+/// of private use (plane 16), so few have them, and whoever has loses nothing.
+const FIRST_BYTE: u32 = 0x0010_ff00;
+
+/// Bytes as a text in which secrets can be looked for. [`to_bytes`] gives them back.
+fn to_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    let stand_in = |byte: &u8| char::from_u32(FIRST_BYTE + u32::from(*byte));
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if byte_of(character).is_some() {
+                text.extend(
+                    character.encode_utf8(&mut [0; 4]).as_bytes().iter().filter_map(stand_in),
+                );
+            } else {
+                text.push(character);
+            }
+        }
+        text.extend(chunk.invalid().iter().filter_map(stand_in));
+    }
+    text
+}
+
+/// The byte that a character stands for.
+fn byte_of(character: char) -> Option<u8> {
+    u8::try_from(u32::from(character).checked_sub(FIRST_BYTE)?).ok()
+}
+
+fn to_bytes(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    for character in text.chars() {
+        match byte_of(character) {
+            Some(byte) => bytes.push(byte),
+            None => bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +184,33 @@ mod tests {
 
     fn shown(arguments: &[&str]) -> String {
         command_line(arguments.iter().map(|word| word.as_bytes()), MAX_BYTES, true).text.to_string()
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_shown_as_escapes() {
+        let cases: [(&[&[u8]], &str); 5] = [
+            (&[b"bad \xff\xfe", b"\xc3"], "bad \\xff\\xfe \\xc3"),
+            (&["töö".as_bytes(), b"t\xc3\xb6\xc3"], "töö tö\\xc3"),
+            (&[b"app", b"--password=h\xffx", b"y\xff"], "app --password=[redacted] y\\xff"),
+            (&["\u{10ffff}\u{10fffe}".as_bytes()], "\u{10ffff}\u{10fffe}"),
+            (&["�".as_bytes()], "�"),
+        ];
+        for (arguments, want) in cases {
+            let line = command_line(arguments.iter().copied(), MAX_BYTES, true);
+            assert_eq!(line.text.as_str(), want, "{arguments:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_come_back(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(to_bytes(&to_text(&bytes)), bytes);
+        }
+
+        #[test]
+        fn any_text_comes_back(text in "\\PC{0,40}[\u{10ff00}-\u{10ffff}]{0,5}") {
+            prop_assert_eq!(to_bytes(&to_text(text.as_bytes())), text.as_bytes());
+        }
     }
 
     #[test]

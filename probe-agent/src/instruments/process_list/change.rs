@@ -8,7 +8,7 @@ use super::{
 use crate::{instruments::thread_accounts::tick_of, os::clock, proc::host_stat::HostStat};
 use protocol::{
     host_text::HostText,
-    instruments::process_list::{Column, State},
+    instruments::process_list::{Column, HiddenBy, State},
     loss::Lost,
     observed::{Observed, Reason},
     units::{PerSecond, Percent},
@@ -26,6 +26,10 @@ pub(super) struct Changes {
     /// Processor time of processes that ended, as far as a parent still there waited for them.
     pub(super) ended_cpu: Observed<Duration>,
     pub(super) host: HostChange,
+    /// Threads of the whole machine, at the later pass.
+    pub(super) host_threads: Observed<u64>,
+    /// What hides processes. Filled in by whoever stores or shows this.
+    pub(super) hidden_by: Vec<HiddenBy>,
     pub(super) lost: Lost,
 }
 
@@ -146,6 +150,8 @@ impl Changes {
             processes,
             ended_cpu,
             host,
+            host_threads: last.host_threads.clone(),
+            hidden_by: Vec::new(),
             lost: last.lost,
         }
     }

@@ -1,4 +1,4 @@
-//! Processes added up by service, container or user.
+//! Processes added up by service, container, user or name.
 
 use super::{
     change::{Change, Changes},
@@ -39,6 +39,10 @@ pub(super) fn assign(
         context.check()?;
         let group = match group_by {
             GroupBy::Process => continue,
+            GroupBy::Name => {
+                change.group = Observed::Known(family(change));
+                continue;
+            }
             GroupBy::User => users.of(change.pid, context),
             GroupBy::Service => Placement::of(change.via, context).service,
             GroupBy::Container => Placement::of(change.via, context).container,
@@ -47,6 +51,23 @@ pub(super) fn assign(
         change.group = files.unless_replaced(change.start_ticks, group);
     }
     Ok(())
+}
+
+/// The name that a process shares with its siblings.
+///
+/// The kernel names a thread that it has one of for each processor after the processor
+/// (`ksoftirqd/3`), and a worker after its pool and what it does at the moment
+/// (`kworker/u8:3-events`; `Documentation/core-api/workqueue.rst`). A process that calls itself so is
+/// not taken for one.
+fn family(change: &Change) -> HostText {
+    let name = change.name.as_str();
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match name.split_once('/') {
+        Some((kind, of)) if change.is_kernel_thread && (kind == "kworker" || is_number(of)) => {
+            HostText::new(format!("{kind}/*").as_bytes())
+        }
+        Some(_) | None => change.name.clone(),
+    }
 }
 
 /// A group with what it counts for in the ranking.
@@ -241,5 +262,29 @@ mod tests {
             change.group = Observed::Unknown(if change.pid == 1 { without } else { Reason::Gone });
         }
         assert_eq!(add_up(&changes, Column::Cpu, second, &Root::live().unwrap()).len(), 2);
+    }
+
+    #[test]
+    fn threads_of_the_kernel_are_one_kind_and_a_process_that_calls_itself_so_is_not() {
+        let second = Duration::from_secs(1);
+        let scan = |at| Scan::of(vec![Sample::idle(1, 1, at)], at, at);
+        let mut changes = Changes::between(&scan(second), &scan(second * 2), None).processes;
+        let change = &mut changes[0];
+        let cases = [
+            ("ksoftirqd/0", true, "ksoftirqd/*"),
+            ("ksoftirqd/31", true, "ksoftirqd/*"),
+            ("kworker/u8:3-events_unbound", true, "kworker/*"),
+            ("kworker/1:0H", true, "kworker/*"),
+            ("irq/24-nvme0q1", true, "irq/24-nvme0q1"),
+            ("jbd2/vda1-8", true, "jbd2/vda1-8"),
+            ("kthreadd", true, "kthreadd"),
+            ("ksoftirqd/0", false, "ksoftirqd/0"),
+            ("kworker/0:1", false, "kworker/0:1"),
+        ];
+        for (name, is_kernel_thread, want) in cases {
+            change.name = HostText::new(name.as_bytes());
+            change.is_kernel_thread = is_kernel_thread;
+            assert_eq!(family(change).as_str(), want);
+        }
     }
 }

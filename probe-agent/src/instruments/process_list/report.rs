@@ -39,7 +39,7 @@ use std::time::Duration;
 /// When a stored measurement does not hold what is asked of it, or the call reached a limit.
 pub(super) fn answer(
     request: &Request,
-    measured: Measured,
+    mut measured: Measured,
     details: Details,
     context: &Context<'_>,
 ) -> Result<(Report, Meta), AgentError> {
@@ -72,6 +72,9 @@ pub(super) fn answer(
         let page = rank::page(measured.changes.processes, weight, offset, limit);
         answer.fill_processes(page, request, details, budget, context)?;
     } else {
+        if request.group_by == GroupBy::Name {
+            groups::assign(GroupBy::Name, &mut measured.changes, context)?;
+        }
         let window = Duration::from_millis(measured.window_ms);
         let all = groups::add_up(&measured.changes.processes, request.sort, window, context.root);
         let weight = |group: &groups::Group| group.weight.clone();
@@ -126,7 +129,9 @@ fn check_stored(request: &Request, measured: &Measured) -> Result<(), AgentError
         return Err(AgentError::ColumnNotStored { column });
     }
     let (asked, stored) = (request.group_by, measured.grouped_by);
-    if asked != GroupBy::Process && asked != stored {
+    // A process's name is always stored.
+    let is_stored = matches!(asked, GroupBy::Process | GroupBy::Name) || asked == stored;
+    if !is_stored {
         return Err(AgentError::GroupsNotStored { asked, stored });
     }
     Ok(())
@@ -165,6 +170,8 @@ fn empty_report(
                 .clone()
                 .zip(attributed)
                 .map(|(busy, attributed)| millis(busy.saturating_sub(attributed))),
+            host_threads: changes.host_threads.clone(),
+            hidden_by: changes.hidden_by.clone(),
         },
         sorted_by: request.sort,
         unranked: None,

@@ -7,14 +7,14 @@ use crate::{
     proc::{
         host_stat,
         host_stat::HostStat,
-        pid_stat,
+        loadavg, mountinfo, pid_stat,
         pid_stat::{PidStat, Reaped},
     },
 };
 use protocol::{
     error::AgentError,
     host_text::HostText,
-    instruments::process_list::Column,
+    instruments::process_list::{Column, HiddenBy},
     loss::Lost,
     observed::{Feature, Observed, Reason},
 };
@@ -72,6 +72,8 @@ pub(super) struct Scan {
     pub(super) samples: Vec<Sample>,
     /// The names of all, one after another, raw.
     names: Vec<u8>,
+    /// Threads of the whole machine.
+    pub(super) host_threads: Observed<u64>,
     pub(super) host: Observed<HostStat>,
     pub(super) lost: Lost,
     /// When the pass began, on the monotonic clock.
@@ -81,6 +83,23 @@ pub(super) struct Scan {
 }
 
 impl Scan {
+    /// What hides processes from this pass. Pid 1 is in every pid namespace, and threads of the kernel
+    /// are in the first one only: a `/proc` that shows them shows all.
+    pub(super) fn hidden_by(&self, context: &Context<'_>) -> Vec<HiddenBy> {
+        let mut hidden_by = Vec::new();
+        let mut mounts = Vec::new();
+        let _ = context.root.read_proc("self/mountinfo", &mut mounts);
+        let shows_first = self.samples.first().is_some_and(|sample| sample.pid == 1);
+        if !shows_first && mountinfo::proc_hides_processes(&mounts) {
+            hidden_by.push(HiddenBy::Hidepid);
+        }
+        let shows_kernel = self.samples.iter().any(|sample| sample.is_kernel_thread);
+        if !shows_kernel && context.root.is_in_pid_namespace() {
+            hidden_by.push(HiddenBy::PidNamespace);
+        }
+        hidden_by
+    }
+
     pub(super) fn name(&self, sample: &Sample) -> HostText {
         let range = sample.name.start as usize..sample.name.end as usize;
         HostText::new(self.names.get(range).unwrap_or_default())
@@ -128,6 +147,7 @@ impl Scanner {
         let mut scan = Scan {
             samples: Vec::new(),
             names: Vec::new(),
+            host_threads: host_threads(context),
             host: host_stat::read(context.root).into(),
             lost: Lost::default(),
             began: context.root.monotonic(),
@@ -206,6 +226,15 @@ impl Scanner {
     }
 }
 
+fn host_threads(context: &Context<'_>) -> Observed<u64> {
+    let mut text = Vec::new();
+    let read = context.root.read_proc("loadavg", &mut text);
+    let threads = read.map_err(|error| error.reason_of_file(Feature::Field)).and_then(|()| {
+        loadavg::parse_threads(&text).map_err(|error| Reason::NotUnderstood(error.shown()))
+    });
+    threads.into()
+}
+
 /// Reads the counter behind the columns of input and output.
 fn read_io(samples: &mut [Sample], context: &Context<'_>) {
     let pids: Vec<u32> = samples.iter().map(|sample| sample.pid).collect();
@@ -269,6 +298,7 @@ impl Scan {
         Self {
             samples,
             names: Vec::new(),
+            host_threads: Observed::Unknown(protocol::observed::Reason::EmptyWindow),
             host: Observed::Unknown(protocol::observed::Reason::EmptyWindow),
             lost: Lost::default(),
             began,

@@ -3,7 +3,7 @@
 use super::{Column, GroupRow, ProcessRow, Report};
 use crate::{
     host_text::HostText,
-    observed::Observed,
+    observed::{Nature, Observed, Reason},
     view::{
         quantity::{age, byte_rate, bytes, or_unknown, percent, rate},
         table::Table,
@@ -52,6 +52,12 @@ fn host(report: &Report) -> Table {
             ),
         ),
     ];
+    if !census.hidden_by.is_empty() {
+        let all = or_unknown(&census.host_threads, u64::to_string);
+        let what =
+            format!("processes of others; {} of the host's {all} threads are seen", census.threads);
+        facts.push(("hidden", what));
+    }
     if let Some(unranked) = &report.unranked {
         let rows = unranked.rows;
         facts.push(("not ranked", format!("{rows} rows, which come last: their value is unknown")));
@@ -99,7 +105,6 @@ fn processes(rows: &[ProcessRow], sorted_by: Column) -> Table {
         let switches =
             row.voluntary_switches_per_s.clone().zip(row.involuntary_switches_per_s.clone());
         let place = row.container.known().or_else(|| row.service.known());
-        let command = row.command.known().filter(|command| !command.as_str().is_empty());
         table.rows.push(vec![
             row.pid.to_string(),
             or_unknown(&row.user, ToString::to_string),
@@ -121,10 +126,20 @@ fn processes(rows: &[ProcessRow], sorted_by: Column) -> Table {
             or_unknown(&row.age_s, |it| age(*it)) + if row.born { "*" } else { "" },
             place
                 .map_or_else(|| or_unknown(&row.service, ToString::to_string), ToString::to_string),
-            command.map_or_else(|| format!("[{}]", row.name), ToString::to_string),
+            command(row),
         ]);
     }
     table
+}
+
+/// What a process was started with, or its name where that says nothing. Only a thread of the kernel
+/// is in brackets: a process may have emptied its arguments.
+fn command(row: &ProcessRow) -> String {
+    match &row.command {
+        Observed::Known(command) if !command.as_str().is_empty() => command.to_string(),
+        Observed::Unknown(Reason::DoesNotApply(Nature::KernelThread)) => format!("[{}]", row.name),
+        Observed::Known(_) | Observed::Unknown(_) => row.name.to_string(),
+    }
 }
 
 fn group_name(name: &Observed<HostText>) -> String {

@@ -1,0 +1,32 @@
+//! How many threads the machine has.
+//!
+//! Source: `/proc/loadavg`. Kernel reference: `fs/proc/loadavg.c`, `man 5 proc_loadavg`.
+//! Always there. The count is of the whole machine, also from within a pid namespace and where
+//! `/proc` hides processes.
+
+use super::parse::{ParseError, fields, number};
+
+/// Threads that there are.
+///
+/// # Errors
+///
+/// Without the field of the form `running/all`.
+pub fn parse_threads(text: &[u8]) -> Result<u64, ParseError> {
+    let missing = ParseError::MissingField { line_number: 1, expected: "threads" };
+    let field = fields(text).nth(3).ok_or_else(|| missing.clone())?;
+    let slash = field.iter().position(|byte| *byte == b'/').ok_or_else(|| missing.clone())?;
+    number(field.get(slash + 1..).unwrap_or_default(), 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_threads_are_not_taken_for_all() {
+        assert_eq!(parse_threads(b"0.20 0.18 0.12 1/80 11206\n"), Ok(80));
+        for wrong in ["", "0.20 0.18 0.12", "0.20 0.18 0.12 80 1", "0.20 0.18 0.12 1/x 1"] {
+            assert!(parse_threads(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+}
