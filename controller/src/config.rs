@@ -400,7 +400,7 @@ mod tests {
         let flags = Settings {
             toolsets: list("diagnose, selftest"),
             tools: list(" process_list"),
-            disable_tools: list("self_test , process_inspect,host_snapshot "),
+            disable_tools: list("self_test , process_inspect,host_snapshot, capabilities "),
             ..Settings::default()
         };
         let environment = environment(&[("HOME", "/home/me")]);

@@ -2,6 +2,7 @@
 //!
 //! One file for each, over the same list of instruments that the agent serves.
 
+mod capabilities;
 mod host_snapshot;
 mod process_inspect;
 mod process_list;
@@ -520,11 +521,11 @@ mod tests {
         };
         assert_eq!(
             names(&[Toolset::Diagnose], &[], &[]).unwrap(),
-            "process_list, process_inspect, host_snapshot"
+            "process_list, process_inspect, host_snapshot, capabilities"
         );
         assert_eq!(
             names(&[Toolset::Diagnose], &["self_test"], &["process_list"]).unwrap(),
-            "process_inspect, self_test, host_snapshot"
+            "process_inspect, self_test, host_snapshot, capabilities"
         );
         assert_eq!(names(&[], &["nope"], &[]).unwrap_err(), "nope");
     }

@@ -25,6 +25,8 @@ pub enum Kind {
     ProcessList,
     /// Bytes of the self test.
     SelfTest,
+    /// What works here. There is one at most, and nobody is given its handle.
+    Capabilities,
 }
 
 /// The results of a session.
@@ -59,6 +61,25 @@ impl Artifacts {
         let artifact = Artifact { kind, bytes: Arc::new(bytes) };
         self.stored.insert(id, Stored { artifact, used: self.uses });
         Some(id)
+    }
+
+    /// Keeps the one result of its kind, in place of an earlier one.
+    pub fn replace(&mut self, kind: Kind, bytes: Vec<u8>) {
+        if let Some(id) = self.id_of(kind) {
+            self.forget(id);
+        }
+        self.keep(kind, bytes);
+    }
+
+    /// The one result of its kind. It counts as used now.
+    pub fn find_kind(&mut self, kind: Kind) -> Option<Arc<Vec<u8>>> {
+        let id = self.id_of(kind)?;
+        self.find(id).map(|artifact| artifact.bytes)
+    }
+
+    fn id_of(&self, kind: Kind) -> Option<ArtifactId> {
+        let mut stored = self.stored.iter();
+        stored.find(|(_, stored)| stored.artifact.kind == kind).map(|(id, _)| *id)
     }
 
     /// A stored result. It counts as used now.
@@ -103,6 +124,16 @@ mod tests {
         for id in [first, third_id, fourth] {
             assert!(artifacts.find(id).is_some());
         }
+    }
+
+    #[test]
+    fn a_kind_that_has_one_result_keeps_the_last() {
+        let mut artifacts = Artifacts::default();
+        assert!(artifacts.find_kind(Kind::Capabilities).is_none());
+        artifacts.replace(Kind::Capabilities, vec![1; 10]);
+        artifacts.replace(Kind::Capabilities, vec![2; 20]);
+        assert_eq!(*artifacts.find_kind(Kind::Capabilities).unwrap(), vec![2; 20]);
+        assert_eq!(artifacts.bytes, 20);
     }
 
     #[test]

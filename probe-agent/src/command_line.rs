@@ -43,6 +43,7 @@ Usage:
   probe-agent serve TOKEN [--snapshot FOLDER] [FOLDER]
 
 Tools:
+  capabilities      what works here for this user, and the remedy for what does not
   host_snapshot     whether the machine is short of something
   process_list      which processes used the machine in the last second
   process_inspect   what one process spends its time on

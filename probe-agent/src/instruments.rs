@@ -1,5 +1,6 @@
 //! One file for each instrument: open sources, run, reduce, report.
 
+mod capabilities;
 mod cgroup_files;
 #[cfg(test)]
 mod fake;

@@ -1,10 +1,14 @@
 //! What the agent asks of the operating system beside reading files: processes of its own, clocks,
-//! limits, and giving up what it does not need.
+//! limits, what the kernel lets it measure, and giving up what it does not need.
 
+pub mod bpf;
 pub mod child;
 pub mod clock;
 pub mod harden;
+pub mod observer;
 pub mod open_files;
+pub mod perf_event;
+pub mod ptrace;
 pub mod stdout;
 pub mod supervisor;
 pub mod sysconf;

@@ -3,6 +3,7 @@
 //! Everything is opened below a root that is given, so that the same code reads the running
 //! machine and a captured one. Parsers are pure functions, one file for each kernel file.
 
+pub mod btf;
 pub mod cgroup;
 pub mod cpuinfo;
 pub mod diskstats;
@@ -16,14 +17,17 @@ pub mod mountinfo;
 mod namespaces;
 pub mod net_counters;
 pub mod net_dev;
+pub mod os_release;
 pub mod parse;
 pub mod passwd;
 mod patient;
+pub mod pid_credentials;
 pub mod pid_io;
 pub mod pid_stat;
 pub mod pid_status;
 pub mod placement;
 pub mod pressure;
+pub mod process_count;
 mod read_error;
 pub mod schedstat;
 mod snapshot;

@@ -121,6 +121,9 @@ pub enum AgentError {
     /// A defect of the agent.
     #[error("a defect in the agent: {0}")]
     Defect(Defect),
+    /// What was asked for is done on a machine, and only files of one are there.
+    #[error("nothing can be tried on files that were taken of a machine")]
+    OnlyOfTheMachine,
 }
 
 /// To another user than root, a process that `/proc` hides looks like none.
@@ -196,6 +199,7 @@ impl AgentError {
             }
             Self::Unreadable { reason, .. } => reason.remedy(),
             Self::NotBuilt { .. } | Self::Defect(_) => None,
+            Self::OnlyOfTheMachine => Some("ask the machine itself".to_owned()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Every instrument, one file each. The list below is the only registry.
 
+pub mod capabilities;
 pub mod host_snapshot;
 pub mod process_inspect;
 pub mod process_list;
@@ -74,6 +75,7 @@ macro_rules! for_each_instrument {
             ProcessInspect, process_inspect;
             SelfTest, self_test;
             HostSnapshot, host_snapshot;
+            Capabilities, capabilities;
         }
     };
 }

@@ -189,6 +189,8 @@ pub enum Engine {
     Counter,
     /// Reading copies of files of `/proc` and `/sys`, which somebody took at another time.
     Snapshot,
+    /// Doing the thing itself, to see whether it works.
+    Trials,
 }
 
 impl fmt::Display for Engine {
@@ -198,6 +200,7 @@ impl fmt::Display for Engine {
             Self::Stored => "stored result",
             Self::Counter => "counter",
             Self::Snapshot => "snapshot",
+            Self::Trials => "trials",
         })
     }
 }

@@ -3,6 +3,7 @@
 //! Pure functions from report to text, here because the controller and `probe-agent --local` show
 //! the same.
 
+pub mod capabilities;
 pub mod json;
 pub mod quantity;
 pub mod table;

@@ -17,6 +17,9 @@ use protocol::{
     handshake::{AgentMark, Sha256, Token, controller_mark},
     host_text::HostText,
     instruments::{
+        capabilities::{
+            Barrier, Capability, Lacking, Lockdown, SecurityModule, State, Switch as Off, Syscall,
+        },
         example,
         process_list::{Column, GroupBy},
     },
@@ -129,6 +132,7 @@ fn errors() -> Vec<AgentError> {
         AgentError::NotBuilt { what: Omitted::FaultInjection },
         AgentError::Defect(Defect::NoThread),
         AgentError::Defect(Defect::StoredResultUnreadable),
+        AgentError::OnlyOfTheMachine,
     ]
 }
 
@@ -196,6 +200,64 @@ fn reasons() -> Vec<Observed<u8>> {
     std::iter::once(Observed::Known(9)).chain(reasons.into_iter().map(Observed::Unknown)).collect()
 }
 
+/// What a check of `capabilities` came to, and what stands in its way.
+fn barriers() -> Vec<Barrier> {
+    let missing = || vec![Capability::BPF];
+    let mut barriers = vec![
+        Barrier::PerfEventParanoid { found: 2, needs: -1, without: Capability::PERFMON },
+        Barrier::KptrRestrict { found: 2, needs: 1 },
+        Barrier::UnprivilegedBpfDisabled { found: 2 },
+        Barrier::Yama { found: 1, needs: 0 },
+        Barrier::Capabilities { missing: missing() },
+        Barrier::CapabilitiesOfTheOther { missing: missing(), pid: 1 },
+        Barrier::FileMode,
+        Barrier::UserNamespace,
+        Barrier::PidNamespace,
+        Barrier::HidePid,
+        Barrier::MemlockLimit { limit_kib: Some(64), needs_kib: 4160 },
+        Barrier::OpenFilesLimit { limit: 64, wanted: 4096 },
+        Barrier::TracefsNotMounted,
+        Barrier::NoCounters { is_guest: true },
+        Barrier::NotInstalled,
+        Barrier::ProgramFailed { code: Some(1) },
+        Barrier::Unexplained { errno: 1 },
+    ];
+    barriers.extend(
+        [Lockdown::None, Lockdown::Integrity, Lockdown::Confidentiality].map(Barrier::Lockdown),
+    );
+    barriers.extend(
+        [Syscall::PerfEventOpen, Syscall::Bpf, Syscall::Ptrace]
+            .map(|syscall| Barrier::Seccomp { syscall }),
+    );
+    let label = HostText::new(b"docker-default (enforce)");
+    barriers.extend(
+        [SecurityModule::AppArmor, SecurityModule::SeLinux, SecurityModule::Other]
+            .map(|module| Barrier::SecurityModule { module, label: label.clone() }),
+    );
+    barriers.extend(
+        [
+            Lacking::PerfEvents,
+            Lacking::Bpf,
+            Lacking::Btf,
+            Lacking::BpfProgramType,
+            Lacking::Kprobes,
+            Lacking::Tracefs,
+            Lacking::Tracepoint,
+            Lacking::Kallsyms,
+            Lacking::Pressure,
+            Lacking::DelayAccounting,
+            Lacking::Cgroups,
+            Lacking::MemoryController,
+        ]
+        .map(Barrier::Kernel),
+    );
+    barriers.extend(
+        [Off::Pressure, Off::DelayAccounting, Off::MemoryController, Off::MemoryControllerBelow]
+            .map(Barrier::Off),
+    );
+    barriers
+}
+
 /// Writes a message's frame in hexadecimal, and checks that it reads back.
 fn line<T: Serialize + DeserializeOwned + Debug + PartialEq>(name: &str, message: &T) -> String {
     let bytes = frame::encode(message).unwrap();
@@ -226,6 +288,22 @@ fn every_message_has_its_bytes() {
     text.push_str("# values and reasons\n");
     for observed in reasons() {
         text.push_str(&line(&format!("{observed:?}"), &observed));
+    }
+    text.push_str("# outcomes of checks, and barriers\n");
+    for state in [
+        State::Works,
+        State::InPart,
+        State::Refused,
+        State::NotInKernel,
+        State::SwitchedOff,
+        State::NotInstalled,
+        State::TimedOut { after_ms: 2500 },
+        State::NotTried,
+    ] {
+        text.push_str(&line(&format!("{state:?}"), &state));
+    }
+    for barrier in barriers() {
+        text.push_str(&line(&format!("{barrier:?}"), &barrier));
     }
     golden::assert_golden("fixtures/golden/wire.txt", &text);
 }

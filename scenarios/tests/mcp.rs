@@ -14,7 +14,7 @@ fn unreachable() -> Sysmcp {
 }
 
 /// The tools of the default toolset.
-const OFFERED: [&str; 3] = ["process_list", "process_inspect", "host_snapshot"];
+const OFFERED: [&str; 4] = ["process_list", "process_inspect", "host_snapshot", "capabilities"];
 
 fn assert_is_what_is_offered(list: &Value) {
     let names: Vec<&Value> =

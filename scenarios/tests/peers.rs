@@ -91,6 +91,7 @@ fn the_inspector_is_strict_and_content_in_both_eras() {
         let listed: Value = serde_json::from_slice(&list.stdout).unwrap();
         let text = listed.to_string();
         let calls = [
+            ("capabilities", "{}".to_owned()),
             ("host_snapshot", "{\"window_ms\":300}".to_owned()),
             ("process_list", "{\"window_ms\":300}".to_owned()),
             ("process_inspect", format!("{{\"pid\":{own_pid},\"window_ms\":300}}")),

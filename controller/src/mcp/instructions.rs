@@ -44,6 +44,13 @@ pub fn for_tools(selection: &Selection, target: &Target) -> String {
             process_class::names()
         ));
     }
+    if offers("capabilities") {
+        parts.push(
+            "Where something is not permitted, capabilities says which layer refuses and what a \
+             person can do about it."
+                .to_owned(),
+        );
+    }
     parts.push(
         "In every answer: a field that is null was not measured, and meta.not_measured says why and \
          what would change it; 0 is a measured 0. meta.truncation says what was cut and how much it \

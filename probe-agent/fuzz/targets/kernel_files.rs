@@ -4,8 +4,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use probe_agent::proc::{
-    cgroup, cpuinfo, diskstats, host_stat, limits, loadavg, memory, mountinfo, net_counters, net_dev,
-    passwd, pid_io, pid_stat, pid_status, placement, pressure, schedstat, topology, waiting,
+    btf, cgroup, cpuinfo, diskstats, host_stat, limits, loadavg, memory, mountinfo, net_counters,
+    net_dev, os_release, passwd, pid_credentials, pid_io, pid_stat, pid_status, placement, pressure,
+    schedstat, topology, waiting,
 };
 use std::sync::OnceLock;
 
@@ -14,6 +15,9 @@ type Check = (&'static str, fn(&[u8]));
 
 /// Every reader, by the name of its file. `cargo xtask fuzz --each-reader` reads the names here.
 const READERS: &[Check] = &[
+    ("btf", |bytes| {
+        let _ = btf::find(bytes, [(btf::Kind::Typedef, "a"), (btf::Kind::Function, "b")]);
+    }),
     ("cgroup", cgroup_files),
     ("cpuinfo", |bytes| {
         let _ = cpuinfo::parse(bytes);
@@ -43,9 +47,11 @@ const READERS: &[Check] = &[
         let _ = net_counters::socket_count(bytes, "TCP", "tw");
     }),
     ("net_dev", |bytes| drop(net_dev::parse(bytes))),
+    ("os_release", |bytes| drop(os_release::parse(bytes))),
     ("passwd", |bytes| {
         let _ = passwd::name_of(bytes, 1000);
     }),
+    ("pid_credentials", |bytes| drop(pid_credentials::parse(bytes))),
     ("pid_io", |bytes| drop(pid_io::parse(bytes))),
     ("pid_stat", |bytes| {
         if let Ok(stat) = pid_stat::parse(bytes) {
@@ -83,6 +89,7 @@ fn cgroup_files(bytes: &[u8]) {
 fn cgroup_mounts(bytes: &[u8]) {
     let _ = mountinfo::parse(bytes);
     let _ = mountinfo::proc_hides_processes(bytes);
+    let _ = mountinfo::parse_kernel_mounts(bytes);
     for mount in mountinfo::parse_cgroup_mounts(bytes) {
         for membership in &cgroup::parse_memberships(bytes) {
             // A cgroup's path never leads out of its mount.

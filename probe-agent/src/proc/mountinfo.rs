@@ -1,4 +1,4 @@
-//! What is mounted where, which of it are cgroup hierarchies, and what `/proc` hides.
+//! What is mounted where: the cgroup hierarchies, tracefs, and what `/proc` hides.
 //!
 //! Source: `/proc/self/mountinfo`, Linux 2.6.26 and later. Kernel reference:
 //! `Documentation/filesystems/proc.rst`, `fs/proc_namespace.c`.
@@ -72,6 +72,30 @@ pub struct Mount {
     pub options: Vec<u8>,
 }
 
+/// What a mount of `/proc` hides from those who may not trace a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hides {
+    Nothing,
+    /// What is in the files of a process, and not that it is there.
+    Files,
+    /// Processes as a whole.
+    Processes,
+}
+
+impl Mount {
+    /// What it hides, where it is one of `/proc`.
+    fn hides(&self) -> Hides {
+        let mut options = self.options.split(|byte| *byte == b',');
+        let how = options.find_map(|option| option.strip_prefix(b"hidepid="));
+        match how {
+            None | Some(b"0" | b"off") => Hides::Nothing,
+            // By number before Linux 5.8.
+            Some(b"1" | b"noaccess") => Hides::Files,
+            Some(_) => Hides::Processes,
+        }
+    }
+}
+
 /// Finds all mounts, in the kernel's order: a later one may be on top of an earlier one. Lines that
 /// are not understood are skipped.
 pub fn parse(text: &[u8]) -> Vec<Mount> {
@@ -81,17 +105,35 @@ pub fn parse(text: &[u8]) -> Vec<Mount> {
 /// Whether `/proc` is mounted so that it does not list every process: `hidepid` from 2 on, Linux 3.3.
 /// Of several mounts at the same place, the last one is seen.
 pub fn proc_hides_processes(text: &[u8]) -> bool {
-    let mounts = parse(text).into_iter();
     let is_proc = |mount: &Mount| mount.mount_point == b"/proc" && mount.kind == b"proc";
-    let last = mounts.rev().find(is_proc);
-    last.is_some_and(|mount| {
-        let hides = |option: &[u8]| match option.strip_prefix(b"hidepid=") {
-            // By number before Linux 5.8.
-            Some(how) => !matches!(how, b"0" | b"1" | b"off" | b"noaccess"),
-            None => false,
-        };
-        mount.options.split(|byte| *byte == b',').any(hides)
-    })
+    let last = parse(text).into_iter().rev().find(is_proc);
+    last.is_some_and(|mount| mount.hides() == Hides::Processes)
+}
+
+/// What `/proc` hides, and where tracefs is, by the mounts that are on top.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelMounts {
+    /// Whether the mount at `/proc` hides processes of others, or what is in their files, from some.
+    pub hides_processes: bool,
+    /// Where tracefs is mounted, relative to the file system's root.
+    pub tracefs: Option<&'static str>,
+}
+
+/// Finds the mounts of `/proc` and of tracefs. A later mount covers an earlier one.
+pub fn parse_kernel_mounts(text: &[u8]) -> KernelMounts {
+    let mut found = KernelMounts::default();
+    for mount in parse(text) {
+        match (mount.mount_point.as_slice(), mount.kind.as_slice()) {
+            (b"/proc", b"proc") => found.hides_processes = mount.hides() != Hides::Nothing,
+            (b"/sys/kernel/tracing", b"tracefs") => found.tracefs = Some("sys/kernel/tracing"),
+            (b"/sys/kernel/tracing", _) => found.tracefs = None,
+            (b"/sys/kernel/debug/tracing", b"tracefs") => {
+                found.tracefs.get_or_insert("sys/kernel/debug/tracing");
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Finds the mounted cgroup hierarchies. Lines that are not understood are skipped.
@@ -178,6 +220,29 @@ mod tests {
     fn a_mount_point_that_leads_up_is_none() {
         let text = b"30 22 0:26 / /srv/../../etc rw - cgroup2 cgroup2 rw\n";
         assert_eq!(parse_cgroup_mounts(text), []);
+    }
+
+    #[test]
+    fn the_mount_on_top_decides() {
+        let proc = |options: &str| format!("22 1 0:5 / /proc rw,nosuid - proc proc rw{options}\n");
+        let trace = "30 22 0:12 / /sys/kernel/tracing rw - tracefs tracefs rw\n";
+        let cover = "31 30 0:44 / /sys/kernel/tracing rw - tmpfs none rw\n";
+        let debug = "32 22 0:12 / /sys/kernel/debug/tracing rw - tracefs tracefs rw\n";
+        let cases = [
+            ("plain", proc(""), false, None),
+            ("a number", proc(",hidepid=2"), true, None),
+            ("a word", proc(",gid=7,hidepid=invisible"), true, None),
+            ("nothing hidden", proc(",hidepid=0"), false, None),
+            ("covered by one that hides", proc("") + &proc(",hidepid=2"), true, None),
+            ("covered by one that does not", proc(",hidepid=2") + &proc(""), false, None),
+            ("tracefs", trace.to_owned(), false, Some("sys/kernel/tracing")),
+            ("covered", format!("{trace}{cover}"), false, None),
+            ("below debugfs", debug.to_owned(), false, Some("sys/kernel/debug/tracing")),
+        ];
+        for (name, text, hides_processes, tracefs) in cases {
+            let want = KernelMounts { hides_processes, tracefs };
+            assert_eq!(parse_kernel_mounts(text.as_bytes()), want, "{name}");
+        }
     }
 
     proptest! {

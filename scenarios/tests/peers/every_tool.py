@@ -12,6 +12,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 ARGUMENTS = {
+    "capabilities": {},
     "host_snapshot": {"window_ms": 300},
     "process_list": {"window_ms": 300},
     "process_inspect": {"pid": os.getpid(), "window_ms": 300},

@@ -56,9 +56,10 @@ pub(super) fn fit(mut report: Report, mut meta: Meta, limit: u32, budget: u32) -
     meta.truncation = truncation;
     match answer {
         AnyReport::HostSnapshot(cut) => (cut, meta),
-        AnyReport::ProcessList(_) | AnyReport::ProcessInspect(_) | AnyReport::SelfTest(_) => {
-            (report, meta)
-        }
+        AnyReport::ProcessList(_)
+        | AnyReport::ProcessInspect(_)
+        | AnyReport::SelfTest(_)
+        | AnyReport::Capabilities(_) => (report, meta),
     }
 }
 

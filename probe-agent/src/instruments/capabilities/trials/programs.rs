@@ -1,0 +1,84 @@
+//! Trials of foreign programs: found in the standard folders, their version, and one harmless run.
+
+use super::PATIENCE_WITH_PROGRAMS;
+use crate::{
+    instruments::capabilities::situation::Situation,
+    os::observer::{End, Errand, Observer, Ran},
+    proc::Root,
+};
+use protocol::{
+    host_text::HostText,
+    instruments::capabilities::{Barrier, Check, CheckId, Measure, State},
+};
+use std::time::Instant;
+
+/// Bytes of what a program said that are told.
+const SAID_BYTES: usize = 200;
+
+/// Bytes of a version that are told.
+const VERSION_BYTES: usize = 60;
+
+pub(super) fn run(observer: Observer, _: &Root, _: &Situation, checks: &mut Vec<Check>) {
+    let id = match observer {
+        Observer::Perf => CheckId::ToolPerf,
+        Observer::Strace => CheckId::ToolStrace,
+        Observer::Bpftrace => CheckId::ToolBpftrace,
+    };
+    let Some(path) = observer.find() else {
+        let barriers = vec![Barrier::NotInstalled];
+        checks.push(Check { barriers, ..Check::new(id, State::NotInstalled) });
+        return;
+    };
+    let deadline = Instant::now() + PATIENCE_WITH_PROGRAMS;
+    let version = observer.run(&path, Errand::Version, deadline);
+    let version = first_line(&version.output).map(|line| HostText::capped(line, VERSION_BYTES));
+    let Ran { end, output } = observer.run(&path, Errand::Trial, deadline);
+    checks.push(outcome(id, end, &output, version.map(Measure::Version)));
+}
+
+fn outcome(id: CheckId, end: End, output: &[u8], measure: Option<Measure>) -> Check {
+    let check = |state| Check { measure: measure.clone(), ..Check::new(id, state) };
+    let code = match end {
+        End::Code(0) => return check(State::Works),
+        End::TimedOut => {
+            let after_ms = crate::call::millis(PATIENCE_WITH_PROGRAMS);
+            return check(State::TimedOut { after_ms });
+        }
+        End::Code(code) => Some(code),
+        End::Signal | End::NotStarted => None,
+    };
+    let said = last_lines(output);
+    Check {
+        barriers: vec![Barrier::ProgramFailed { code }],
+        said: (!said.is_empty()).then(|| HostText::capped(&said, SAID_BYTES)),
+        ..check(State::Refused)
+    }
+}
+
+fn first_line(output: &[u8]) -> Option<&[u8]> {
+    output.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).find(|line| !line.is_empty())
+}
+
+/// What it said, as one line.
+fn last_lines(output: &[u8]) -> Vec<u8> {
+    let lines = output.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(&b' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_program_ended_is_what_its_trial_came_to() {
+        let version = || Some(Measure::Version(HostText::new(b"perf version 6.1")));
+        let ended = |end, output: &[u8]| outcome(CheckId::ToolPerf, end, output, version());
+        assert_eq!(ended(End::Code(0), b"").state, State::Works);
+        assert!(matches!(ended(End::TimedOut, b"").state, State::TimedOut { .. }));
+        let failed = ended(End::Code(255), b"Error:\n  Access \x1b[31mlimited\n");
+        assert_eq!(failed.state, State::Refused);
+        assert_eq!(failed.said.unwrap().as_str(), "Error: Access \\x1b[31mlimited");
+        assert_eq!(failed.barriers, [Barrier::ProgramFailed { code: Some(255) }]);
+        assert_eq!(ended(End::NotStarted, b"").said, None);
+    }
+}
