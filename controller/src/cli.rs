@@ -89,6 +89,16 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Try what works on the target for this login, and print the remedy for what does not
+    #[command(after_help = AFTER_PROBE_HELP)]
+    Probe {
+        /// Print it as JSON, as an AI agent would get it
+        #[arg(long)]
+        json: bool,
+        /// Give every check a line of its own, with the questions it serves
+        #[arg(long)]
+        all: bool,
+    },
     /// List the tools that are offered
     Tools {
         /// Print them as JSON, with their schemas
@@ -157,12 +167,22 @@ Examples:
 
 Each call connects, asks, and leaves nothing behind. Ctrl-C stops it on the target too.";
 
+const AFTER_PROBE_HELP: &str = "\
+Examples:
+  sysmcp --target ssh:deploy@web-1 probe
+  sysmcp --target ssh:deploy@web-1 probe --json
+
+Nothing is changed on the target: a setting that is in the way is named with the command that lifts
+it, for you to decide. Each thing is tried for real, and no version number is trusted. It takes about
+a tenth of a second; up to three where programs like bpftrace are installed.";
+
 fn after_help() -> String {
     let mut text = String::from(
         "Examples:\n  \
          sysmcp call process_list\n  \
          sysmcp --target ssh:deploy@web-1 call process_list --params '{\"sort\":\"rss\"}'\n  \
          sysmcp --target ssh:deploy@web-1 call process_inspect --params '{\"pid\":4711}' --json\n  \
+         sysmcp --target ssh:deploy@web-1 probe\n  \
          sysmcp --target ssh:deploy@web-1 serve\n\n\
          A flag beats a variable, a variable beats the configuration file. In a path, ~/ is the \
          home folder.\n\nVariables:\n",

@@ -61,6 +61,10 @@ async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
         Command::Call { tool, params, json } => {
             call(&config()?, &common, tool, &params, json).await
         }
+        Command::Probe { json, all } => {
+            let parameters = json!({ "all": all }).to_string();
+            call(&config()?, &common, "capabilities".to_owned(), &parameters, json).await
+        }
         Command::Tools { json, all } => list_tools(&config()?.selection, json, all),
         Command::Audit { command: AuditCommand::Verify { file } } => {
             let path = file.map_or_else(audit_log, Ok)?;
