@@ -46,34 +46,38 @@ pub fn with_property(
     schema
 }
 
-/// A schema of what is given, without what a validator does not need and a reader finds in the
-/// documentation: descriptions of nested fields, and lower limits of counts.
+/// A schema of what is given, as short as it can be and true: the fields of an answer with their
+/// types, and the fields of its `meta`.
+///
+/// A list of tools is read before the first question, by a model that pays for every word of it, and
+/// some clients cut it. What is inside of a field is in the documentation, and in the answer, whose
+/// names say it.
 pub fn short(schema: Map<String, Value>) -> Map<String, Value> {
-    const DESCRIBED_LEVELS: u32 = 1;
-    let mut schema = Value::Object(schema);
-    shorten(&mut schema, DESCRIBED_LEVELS);
-    schema.as_object_mut().map(std::mem::take).unwrap_or_default()
+    let mut schema = schema;
+    schema.retain(|name, _| matches!(name.as_str(), "type" | "properties"));
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (name, property) in properties.into_iter().flatten() {
+        let inner = property.get("properties").and_then(Value::as_object).cloned();
+        *property = Value::Object(type_of(property));
+        if let (true, Some(inner), Some(property)) =
+            (name == "meta", inner, property.as_object_mut())
+        {
+            let inner = inner.iter().map(|(name, it)| (name.clone(), type_of(it).into()));
+            property.insert("properties".to_owned(), Value::Object(inner.collect()));
+        }
+    }
+    schema
 }
 
-fn shorten(schema: &mut Value, described_levels: u32) {
-    let Value::Object(fields) = schema else { return };
-    fields.remove("minimum");
-    fields.remove("required");
-    if let Some(Value::Object(items)) = fields.get_mut("items") {
-        items.remove("description");
-    }
-    if let Some(items) = fields.get_mut("items") {
-        shorten(items, 0);
-    }
-    let properties = fields.get_mut("properties").and_then(Value::as_object_mut);
-    for (_, property) in properties.into_iter().flatten() {
-        if described_levels == 0
-            && let Some(property) = property.as_object_mut()
-        {
-            property.remove("description");
-        }
-        shorten(property, described_levels.saturating_sub(1));
-    }
+/// The type of a field, and of what a list holds: some clients refuse a list of which that is not
+/// said. Without a type, anything may be there.
+fn type_of(schema: &Value) -> Map<String, Value> {
+    let kept = |name: &str| {
+        let value = schema.get(name)?;
+        let value = if name == "items" { Value::Object(type_of(value)) } else { value.clone() };
+        Some((name.to_owned(), value))
+    };
+    ["type", "items"].into_iter().filter_map(kept).collect()
 }
 
 fn make_portable(schema: &mut Value) {
@@ -179,6 +183,34 @@ mod tests {
             let text = schema.to_string();
             assert!(!text.contains("$ref") && !text.contains("\"format\""), "{}", entry.name());
             assert!(schema["properties"]["meta"]["properties"]["truncation"].is_object());
+            let described = entry.described_output();
+            let names = |schema: &Value| {
+                schema["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+            };
+            assert_eq!(names(&schema), names(&Value::Object(described)), "{}", entry.name());
+            for (name, field) in schema["properties"].as_object().unwrap() {
+                assert!(!field["type"].is_null(), "{}.{name}", entry.name());
+            }
+        }
+    }
+
+    #[test]
+    fn a_toolset_is_short_enough_for_every_client() {
+        /// Some clients show less of a longer list, or none of it.
+        const MOST_BYTES: usize = 12_000;
+        for toolset in tools::Toolset::ALL {
+            let selection = tools::Selection::new(&[toolset], &[], &[]).unwrap();
+            let bytes: usize = selection
+                .entries()
+                .iter()
+                .map(|entry| {
+                    let schemas = [entry.input_schema(), entry.output_schema()];
+                    let schemas = schemas.map(|schema| Value::Object(schema).to_string().len());
+                    entry.description.len() + schemas.iter().sum::<usize>()
+                })
+                .sum();
+            println!("{}: {bytes} bytes", toolset.name());
+            assert!(bytes <= MOST_BYTES, "{}: {bytes} bytes", toolset.name());
         }
     }
 
