@@ -13,6 +13,7 @@ pub mod programs;
 pub mod relay;
 pub mod second_way;
 pub mod service;
+pub mod silent_mount;
 pub mod sshd;
 pub mod sysmcp;
 pub mod vm;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use scenarios::{demo, faults::Fault, load, relay, service, vm};
+use scenarios::{demo, faults::Fault, load, relay, service, silent_mount, vm};
 use std::{process::ExitCode, time::Duration};
 
 #[derive(Debug, Parser)]
@@ -61,6 +61,11 @@ enum Command {
     },
     /// Be the first process of a guest, and do what its host asks
     Guest,
+    /// Mount a file system that answers nothing, until the end
+    SilentMount {
+        /// Where
+        folder: std::path::PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -87,5 +92,6 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Relay { port, rate, cut } => relay::run(port, rate, cut.as_deref()),
         Command::Guest => vm::inside::run(),
+        Command::SilentMount { folder } => silent_mount::serve(&folder),
     }
 }

@@ -16,8 +16,8 @@ pub(super) type Rule = fn(&Report) -> Finding;
 
 /// The more specific first.
 pub(super) const ALL: [(Class, Rule); 12] = [
-    (Class::Stolen, stolen),
     (Class::MountHangs, mounts::hang),
+    (Class::Stolen, stolen),
     (Class::CgroupThrottled, cgroups::throttled),
     (Class::CgroupMemoryShort, cgroups::memory_short),
     (Class::MemoryShort, memory_short),

@@ -20,7 +20,7 @@ pub(super) fn hang(report: &Report) -> Finding {
             "{} mounted file systems did not answer, the longest for {waited} ms",
             mounts.no_answer_total
         );
-        return Finding::Holds { weight: 97.0, evidence };
+        return Finding::Holds { weight: 100.0, evidence };
     }
     let stale = rows().filter(|mount| mount.answer == MountAnswer::Stale).count();
     if stale > 0 {
