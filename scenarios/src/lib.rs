@@ -16,6 +16,7 @@ pub mod service;
 pub mod silent_mount;
 pub mod sshd;
 pub mod sysmcp;
+pub mod victim;
 pub mod vm;
 #[path = "../../fixtures/without_settings.rs"]
 pub mod without_settings;

@@ -3,41 +3,21 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use rustix::process::geteuid;
-use scenarios::{not_run::not_run, programs, sysmcp::Sysmcp};
+use scenarios::{
+    not_run::not_run,
+    programs,
+    sysmcp::Sysmcp,
+    victim::{Victim, built},
+};
 use serde_json::{Value, json};
 use std::{
     ffi::OsStr,
     fs,
-    io::{BufRead as _, BufReader, Read as _},
     os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _, process::CommandExt as _},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
-
-/// A program that ends with the test, however it ends.
-struct Victim(Child);
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Builds a program in C from the folder beside this file; `None` where it cannot be run.
-fn built(name: &str, folder: &Path) -> std::path::PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile_proc");
-    let program = folder.join(name);
-    let status = Command::new("cc")
-        .args(["-O1", "-pthread", "-o"])
-        .arg(&program)
-        .arg(source.join(format!("{name}.c")))
-        .status()
-        .unwrap();
-    assert!(status.success(), "{name}.c is not built");
-    program
-}
 
 fn rows(answer: &Value) -> &[Value] {
     answer["processes"].as_array().unwrap()
@@ -59,10 +39,7 @@ fn named(name: &[u8]) -> Victim {
     let octal: String = name.iter().map(|byte| format!("\\0{byte:o}")).collect();
     let script = "printf %b \"$1\" > /proc/$$/comm; echo; read end";
     let mut command = Command::new("sh");
-    command.args(["-c", script, "sh", &octal]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut victim = Victim(command.spawn().unwrap());
-    victim.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    victim
+    Victim::start_and_wait(command.args(["-c", script, "sh", &octal])).unwrap().0
 }
 
 #[test]
@@ -84,12 +61,12 @@ fn any_name_is_shown_escaped_and_no_process_is_lost_by_it() {
     let victims: Vec<Victim> = cases.iter().map(|(name, _)| named(name)).collect();
     let answer = youngest();
     for (victim, (raw, shown)) in victims.iter().zip(cases) {
-        let row = row(&answer, victim.0.id());
+        let row = row(&answer, victim.pid());
         assert_eq!((&row["name"], &row["state"]), (&json!(shown), &json!("sleeping")), "{raw:?}");
     }
     // Its parent and its state are those behind the last parenthesis.
     let (first, own) = (victims.first().unwrap(), std::process::id());
-    let parameters = json!({"pid": first.0.id(), "window_ms": 100});
+    let parameters = json!({"pid": first.pid(), "window_ms": 100});
     let answer = Sysmcp::local().unwrap().answer("process_inspect", &parameters).unwrap();
     let process = &answer["process"];
     assert_eq!((&process["name"], &process["parent_pid"]), (&json!("a) R 1 1 (b"), &json!(own)));
@@ -109,13 +86,12 @@ fn arguments_are_data_and_reach_neither_a_terminal_nor_what_we_say() {
     ];
     let start = |arg0: &[u8]| {
         let mut command = Command::new("sleep");
-        command.arg0(OsStr::from_bytes(arg0)).arg("60").stdin(Stdio::null());
-        Victim(command.spawn().unwrap())
+        Victim::start(command.arg0(OsStr::from_bytes(arg0)).arg("60")).unwrap()
     };
     let victims: Vec<Victim> = cases.iter().map(|(arg0, _)| start(arg0)).collect();
     let mut answer = youngest();
     for (victim, (raw, shown)) in victims.iter().zip(cases) {
-        assert_eq!(row(&answer, victim.0.id())["command"], *shown, "{raw:?}");
+        assert_eq!(row(&answer, victim.pid())["command"], *shown, "{raw:?}");
     }
     for row in answer["processes"].as_array_mut().unwrap() {
         row["command"].take();
@@ -123,7 +99,7 @@ fn arguments_are_data_and_reach_neither_a_terminal_nor_what_we_say() {
     assert!(!answer.to_string().contains("IGNORE"), "an order is in our own words: {answer}");
 
     // The one that gives the order comes first, and is what is asked about next.
-    let last = victims.last().unwrap().0.id();
+    let last = victims.last().unwrap().pid();
     let sysmcp = Sysmcp::local().unwrap();
     let mut answer =
         sysmcp.answer("process_inspect", &json!({"pid": last, "window_ms": 100})).unwrap();
@@ -142,10 +118,9 @@ fn arguments_of_two_megabytes_cost_an_answer_neither_bytes_nor_time() {
     let argument = "a".repeat(125 << 10);
     let mut command = Command::new("sh");
     command.args(["-c", "echo; read end", "long"]).args(vec![&argument; 15]);
-    let mut victim = Victim(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-    victim.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let (victim, _) = Victim::start_and_wait(&mut command).unwrap();
     let answer = youngest();
-    let shown = row(&answer, victim.0.id())["command"].as_str().unwrap();
+    let shown = row(&answer, victim.pid())["command"].as_str().unwrap();
     assert!(shown.starts_with("sh -c echo; read end long aaaa"), "{shown}");
     assert!(shown.len() < 200 && shown.ends_with(" more bytes]"), "{shown}");
     let cost = answer["meta"]["overhead"]["agent_cpu_ms"].as_f64().unwrap();
@@ -157,13 +132,10 @@ fn a_process_without_arguments_is_no_thread_of_the_kernel() {
     let perl = |title: &str, name: &str| {
         let script = format!(
             "$0 = '{title}'; open F, '>', '/proc/self/comm'; print F '{name}'; close F; \
-             $| = 1; print 1; sleep 60"
+             $| = 1; print \"ready\\n\"; sleep 60"
         );
         let mut command = Command::new("perl");
-        command.args(["-e", &script]).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut victim = Victim(command.spawn().unwrap());
-        victim.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        victim
+        Victim::start_and_wait(command.args(["-e", &script])).unwrap().0
     };
     if Command::new("perl").arg("-v").output().is_err() {
         return not_run("processes without arguments", "perl");
@@ -171,13 +143,13 @@ fn a_process_without_arguments_is_no_thread_of_the_kernel() {
     let disguised = perl("", "kworker/0:1");
     let titled = perl("worker: token=hunter2", "worker");
     let answer = youngest();
-    let found = row(&answer, disguised.0.id());
+    let found = row(&answer, disguised.pid());
     assert_eq!((&found["name"], &found["command"]), (&json!("kworker/0:1"), &json!("")));
-    assert_eq!(row(&answer, titled.0.id())["command"], "worker: token=[redacted]");
+    assert_eq!(row(&answer, titled.pid())["command"], "worker: token=[redacted]");
     let sysmcp = Sysmcp::local().unwrap();
     let inspect =
         |pid: u32| sysmcp.answer("process_inspect", &json!({"pid": pid, "window_ms": 100}));
-    let found = inspect(disguised.0.id()).unwrap();
+    let found = inspect(disguised.pid()).unwrap();
     assert_eq!(found["process"]["is_kernel_thread"], false, "{found}");
 
     let parameters = json!({"sort": "youngest", "limit": 100, "window_ms": 100}).to_string();
@@ -189,7 +161,7 @@ fn a_process_without_arguments_is_no_thread_of_the_kernel() {
         let is_its = |line: &&str| line.split_whitespace().next() == Some(first.as_str());
         text.lines().find(is_its).unwrap_or_else(|| panic!("no line of {pid} in {text}")).trim()
     };
-    let own = line(disguised.0.id());
+    let own = line(disguised.pid());
     assert!(own.ends_with("kworker/0:1") && !own.contains('['), "{own}");
     if fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
         let found = inspect(2).unwrap();
@@ -310,19 +282,16 @@ fn a_process_that_lets_no_reader_go_is_listed_and_the_others_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty");
     fs::create_dir(&empty).unwrap();
-    let mut command = Command::new(built("memory_lock", folder.path()));
-    command.arg(&empty).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut victim = Victim(command.spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(victim.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let pid: u32 = line.trim().parse().unwrap();
+    let program = built("hostile_proc/memory_lock.c", folder.path()).unwrap();
+    let (victim, said) = Victim::start_and_wait(Command::new(program).arg(&empty)).unwrap();
+    let pid: u32 = said.parse().unwrap();
 
     let started = Instant::now();
     let answer = youngest();
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     let stuck = row(&answer, pid);
     assert_eq!((&stuck["name"], &stuck["command"]), (&json!("memory_lock"), &Value::Null));
-    assert_eq!(row(&answer, victim.0.id())["command"].as_str().unwrap().split(' ').count(), 2);
+    assert_eq!(row(&answer, victim.pid())["command"].as_str().unwrap().split(' ').count(), 2);
     let said = answer["meta"]["not_measured"].to_string();
     assert!(
         said.contains("did not return within 100 ms") && said.contains("memory lock"),

@@ -33,7 +33,6 @@ impl Collect for ProcessInspect {
         check_identity(&request, &files)?;
         let levels = CgroupLevels::of(&alive(&files));
         let window = Duration::from_millis(request.window_ms.into());
-        let started = Instant::now();
         let began = context.root.monotonic();
         let first = End::read(&files, &levels)?;
         let first = match context.root.has_two_instants() {
@@ -42,7 +41,7 @@ impl Collect for ProcessInspect {
         };
         let life = Life::of(&first.line, &files, began);
         let mut sampler = Sampler::new(files, &first.threads);
-        life.pass(&mut sampler, started, window)?;
+        life.pass(&mut sampler, window)?;
         let last = End::read(&files, &levels).map_err(|error| {
             let is_gone = matches!(error, AgentError::NoSuchProcess { .. });
             if is_gone { life.ended() } else { error }
@@ -81,13 +80,11 @@ impl<'c, 's> Life<'c, 's> {
     /// # Errors
     ///
     /// As for [`Life::wait`].
-    fn pass(
-        &self,
-        sampler: &mut Sampler<'_, '_>,
-        started: Instant,
-        window: Duration,
-    ) -> Result<(), AgentError> {
+    fn pass(&self, sampler: &mut Sampler<'_, '_>, window: Duration) -> Result<(), AgentError> {
         let context = self.files.context;
+        // Thousands of threads take a while to read, on a busy machine longer than the window: that
+        // begins behind it, or no look would fit.
+        let started = Instant::now();
         if context.root.is_snapshot() {
             // Between its two ends there is nothing to be looked at.
             sampler.look();
