@@ -38,7 +38,7 @@ pub struct Common {
     /// Configuration file [default: ~/.config/sysmcp/config.toml]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Sets of tools to offer, separated by commas: diagnose, selftest [default: diagnose]
+    /// Sets of tools to offer, separated by commas: diagnose, selftest, capture [default: diagnose]
     #[arg(long, global = true, value_name = "SETS", value_delimiter = ',')]
     pub toolsets: Option<Vec<String>>,
     /// Further tools to offer, separated by commas
@@ -98,6 +98,21 @@ pub enum Command {
         /// Give every check a line of its own, with the questions it serves
         #[arg(long)]
         all: bool,
+    },
+    /// Take a machine's files along, to ask about this moment later
+    #[command(after_help = AFTER_CAPTURE_HELP)]
+    Capture {
+        /// Folder for them, which is made; one that is there must be empty
+        folder: PathBuf,
+        /// Why it was taken, for whoever finds it
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        why: String,
+        /// Milliseconds between its two ends
+        #[arg(long, value_name = "MS", default_value_t = 1000)]
+        window_ms: u32,
+        /// Bytes of all files together; processes that matter less are left out to fit
+        #[arg(long, value_name = "BYTES", default_value_t = 262_144)]
+        max_bytes: u32,
     },
     /// List the tools that are offered
     Tools {
@@ -175,6 +190,15 @@ Examples:
 Nothing is changed on the target: a setting that is in the way is named with the command that lifts
 it, for you to decide. Each thing is tried for real, and no version number is trusted. It takes about
 a tenth of a second; up to three where programs like bpftrace are installed.";
+
+const AFTER_CAPTURE_HELP: &str = "\
+Examples:
+  sysmcp --target ssh:deploy@web-1 capture web-1-slow --why 'slow since noon'
+  sysmcp --target snapshot:web-1-slow call process_list
+
+The files are those that the tools read, as they were at both ends of the window. Secrets are taken
+out on the target; people, hosts, addresses and ids stand for others. Names of programs, services and
+disks stay. Look through the folder before you give it to others.";
 
 fn after_help() -> String {
     let mut text = String::from(

@@ -299,7 +299,7 @@ pub enum ConfigError {
     #[error("{0}")]
     Target(BadTarget),
     /// No such set of tools.
-    #[error("there is no toolset `{name}`; there are diagnose and selftest")]
+    #[error("there is no toolset `{name}`; there are diagnose, selftest and capture")]
     NoToolset {
         /// The name.
         name: String,

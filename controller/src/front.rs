@@ -4,6 +4,7 @@ mod signals;
 
 use controller::{
     audit::{chain, replay},
+    capture::Keeper,
     cli::{AuditCommand, Cli, Command, Common},
     config::{self, Config, ConfigError, Environment},
     exit,
@@ -15,7 +16,7 @@ use controller::{
     transport::Prompts,
 };
 use protocol::{
-    host_text,
+    InstrumentId, Item, host_text,
     view::text::{self, Style},
 };
 use rmcp::{ServiceExt as _, service::ServerInitializeError};
@@ -24,9 +25,9 @@ use signals::Signals;
 use std::{
     fs::File,
     io::{self, IsTerminal as _, Write as _},
-    path::Path,
-    sync::Arc,
-    time::Duration,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -64,6 +65,10 @@ async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
         Command::Probe { json, all } => {
             let parameters = json!({ "all": all }).to_string();
             call(&config()?, &common, "capabilities".to_owned(), &parameters, json).await
+        }
+        Command::Capture { folder, why, window_ms, max_bytes } => {
+            let wanted = Wanted { folder, why, window_ms, max_bytes };
+            capture(config()?, &common, &wanted).await
         }
         Command::Tools { json, all } => list_tools(&config()?.selection, json, all),
         Command::Audit { command: AuditCommand::Verify { file } } => {
@@ -122,6 +127,59 @@ async fn call(config: &Config, common: &Common, tool: String, params: &str, as_j
             return complain(&format!("--params is not a JSON object: {error}"), exit::USAGE);
         }
     };
+    let show = |rendered: &Rendered| print(&shown(rendered, as_json));
+    ask(config, common, Call { tool, arguments }, &mut |_| {}, show).await
+}
+
+/// What is to be taken along, and where to.
+struct Wanted {
+    folder: PathBuf,
+    why: String,
+    window_ms: u32,
+    max_bytes: u32,
+}
+
+/// Takes a machine's files along.
+async fn capture(mut config: Config, common: &Common, wanted: &Wanted) -> u8 {
+    let Wanted { folder, why, window_ms, max_bytes } = wanted;
+    let keeper = match Keeper::begin(folder, usize::try_from(*max_bytes).unwrap_or(usize::MAX)) {
+        Ok(keeper) => Mutex::new(Some(keeper)),
+        Err(error) => return complain(&error.to_string(), exit::USAGE),
+    };
+    config.selection = config.selection.and(InstrumentId::Capture);
+    let arguments = json!({
+        "window_ms": window_ms, "max_bytes": max_bytes, "max_cpu_ms": 30_000,
+        "timeout_s": window_ms / 1000 + 60,
+    });
+    let arguments = arguments.as_object().cloned().unwrap_or_default();
+    let call = Call { tool: InstrumentId::Capture.name().to_owned(), arguments };
+    let mut keep = |item: &Item| {
+        if let (Item::Capture(item), Some(keeper)) = (item, lock(&keeper).as_mut()) {
+            keeper.keep(item);
+        }
+    };
+    let show = |rendered: &Rendered| {
+        let Some(keeper) = lock(&keeper).take() else { return exit::NO_OUTPUT };
+        match keeper.finish(&rendered.object, why, SystemTime::now()) {
+            Ok(()) => print(&shown(rendered, false)),
+            Err(error) => complain(&error.to_string(), exit::NO_OUTPUT),
+        }
+    };
+    ask(&config, common, call, &mut keep, show).await
+}
+
+fn lock(keeper: &Mutex<Option<Keeper>>) -> std::sync::MutexGuard<'_, Option<Keeper>> {
+    keeper.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes one call in a session of its own, and shows what comes of it. Gives the exit code.
+async fn ask(
+    config: &Config,
+    common: &Common,
+    call: Call,
+    keep: &mut (dyn FnMut(&Item) + Send),
+    show: impl FnOnce(&Rendered) -> u8,
+) -> u8 {
     let gate = match Gate::new(config, prompts(), true) {
         Ok(gate) => gate,
         Err(error) => return complain(&error.text(), error.exit_code()),
@@ -133,10 +191,10 @@ async fn call(config: &Config, common: &Common, tool: String, params: &str, as_j
     };
     let mut signals = Signals::new();
     let code = tokio::select! {
-        answered = gate.call(Call { tool, arguments }, reporter) => {
+        answered = gate.call_keeping(call, reporter, keep) => {
             clear(stderr.as_ref());
             match answered {
-                Ok(rendered) => print(&shown(&rendered, as_json)),
+                Ok(rendered) => show(&rendered),
                 // A Ctrl-C while ssh asks for a passphrase reaches ssh first: it gives up.
                 Err(_) if tokio::time::timeout(MOMENT, signals.any()).await.is_ok() => {
                     complain("interrupted", exit::INTERRUPTED)

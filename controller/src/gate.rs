@@ -23,7 +23,7 @@ use crate::{
 };
 use ledger::{Ledger, Permit};
 use link::Link;
-use protocol::{host_text::HostText, redact};
+use protocol::{Item, host_text::HostText, redact};
 use serde_json::{Map, Value};
 use std::{
     sync::{
@@ -99,6 +99,20 @@ impl Gate {
     ///
     /// Why there is no answer, with what to do next.
     pub async fn call(&self, call: Call, reporter: &dyn Reporter) -> Result<Rendered, GateError> {
+        self.call_keeping(call, reporter, &mut |_| {}).await
+    }
+
+    /// The same for a call whose streamed items are kept.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Gate::call`].
+    pub async fn call_keeping(
+        &self,
+        call: Call,
+        reporter: &dyn Reporter,
+        keep: &mut (dyn FnMut(&Item) + Send),
+    ) -> Result<Rendered, GateError> {
         let (entry, question, permit) = match self.admit(&call) {
             Ok(admitted) => admitted,
             Err(error) => {
@@ -108,7 +122,7 @@ impl Gate {
             }
         };
         let mut entered = self.enter(call)?;
-        let result = self.run(entry, &question, reporter).await;
+        let result = self.run(entry, &question, reporter, keep).await;
         drop(permit);
         entered.finish(&result)?;
         result
@@ -164,12 +178,16 @@ impl Gate {
         entry: &Entry,
         question: &Question,
         reporter: &dyn Reporter,
+        keep: &mut (dyn FnMut(&Item) + Send),
     ) -> Result<Rendered, GateError> {
         let session = self.link.session(reporter).await?;
         let mut stream = tools::Stream::of(entry.id);
         let request = question.request.clone();
         let answer = session
-            .call(request, question.budget, reporter, |item| stream.accept(item))
+            .call(request, question.budget, reporter, |item| {
+                keep(&item);
+                stream.accept(item);
+            })
             .await
             .map_err(GateError::from)?;
         if answer.report.id() != entry.id {

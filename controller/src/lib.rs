@@ -5,6 +5,7 @@
 
 pub mod agents;
 pub mod audit;
+pub mod capture;
 pub mod cli;
 pub mod config;
 pub mod exit;

@@ -3,6 +3,7 @@
 //! One file for each, over the same list of instruments that the agent serves.
 
 mod capabilities;
+mod capture;
 mod host_snapshot;
 mod process_inspect;
 mod process_list;
@@ -59,17 +60,20 @@ pub enum Toolset {
     Diagnose,
     /// Exercises the line to the agent.
     SelfTest,
+    /// Takes files along, for later.
+    Capture,
 }
 
 impl Toolset {
     /// All sets.
-    pub const ALL: [Self; 2] = [Self::Diagnose, Self::SelfTest];
+    pub const ALL: [Self; 3] = [Self::Diagnose, Self::SelfTest, Self::Capture];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Diagnose => "diagnose",
             Self::SelfTest => "selftest",
+            Self::Capture => "capture",
         }
     }
 
@@ -228,6 +232,15 @@ impl Selection {
             (toolsets.contains(&entry.toolset) || is_named(tools)) && !is_named(without)
         };
         Ok(Self { entries: ALL.iter().filter(is_offered).copied().collect() })
+    }
+
+    /// These tools, and one more, for a command that is that tool.
+    #[must_use]
+    pub fn and(mut self, id: InstrumentId) -> Self {
+        let further = ALL.iter().filter(|entry| entry.id == id);
+        self.entries.retain(|entry| entry.id != id);
+        self.entries.extend(further.copied());
+        self
     }
 
     /// The tools, in wire order.

@@ -107,6 +107,26 @@ impl<'s> Context<'s> {
         }
     }
 
+    /// The same call over another root.
+    pub fn over<'r>(&self, root: &'r Root) -> Context<'r>
+    where
+        's: 'r,
+    {
+        Context {
+            root,
+            artifacts: self.artifacts,
+            budget: self.budget,
+            id: self.id,
+            started: self.started,
+            cpu_at_start: self.cpu_at_start,
+            cpu_elsewhere_ns: AtomicU64::new(self.cpu_elsewhere_ns.load(Ordering::Relaxed)),
+            withdrawal: Arc::clone(&self.withdrawal),
+            listener: self.listener,
+            items_sent: AtomicU64::new(0),
+            reported_ms: AtomicU64::new(0),
+        }
+    }
+
     /// Checks that the call is still wanted and within its limits.
     ///
     /// # Errors

@@ -48,6 +48,7 @@ Tools:
   process_list      which processes used the machine in the last second
   process_inspect   what one process spends its time on
   self_test         counts; measures nothing
+  capture           takes the files that the others read; sysmcp keeps them
 
 Options:
   --local TOOL      answer one question on this machine

@@ -1,6 +1,7 @@
 //! One file for each instrument: open sources, run, reduce, report.
 
 mod capabilities;
+mod capture;
 mod cgroup_files;
 #[cfg(test)]
 mod fake;

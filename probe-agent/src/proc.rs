@@ -8,6 +8,7 @@ pub mod cgroup;
 pub mod cpuinfo;
 pub mod diskstats;
 pub mod file_system;
+mod folder;
 pub mod host_stat;
 mod kept;
 pub mod limits;
@@ -29,6 +30,7 @@ pub mod placement;
 pub mod pressure;
 pub mod process_count;
 mod read_error;
+pub mod recorder;
 pub mod schedstat;
 mod snapshot;
 mod time;
@@ -39,18 +41,19 @@ pub use kept::KeptFile;
 pub use patient::{PATIENCE, Patient, Text};
 pub use read_error::ReadError;
 
-use super::abandonable::{Crew, Outcome};
+use super::abandonable::Crew;
+use folder::{READ_FLAGS, count_entries, each_entry, read_at, read_once_at, whole_piece};
 use kept::KeptPlace;
 use namespaces::Namespaces;
 use protocol::{host_text::HostText, observed::Feature};
+use recorder::Recorder;
 use rustix::{
     fd::OwnedFd,
-    fs::{AtFlags, FileType, Mode, OFlags, RawDir},
+    fs::{AtFlags, FileType, Mode, OFlags},
     io::Errno,
 };
 use snapshot::Snapshot;
 use std::{
-    mem::MaybeUninit,
     path::Path,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
@@ -64,6 +67,8 @@ pub struct Root {
     /// How many more files may be kept open.
     left_to_keep: Arc<AtomicU64>,
     namespaces: Namespaces,
+    /// Takes note of what is read, where that is wanted.
+    recorder: Option<Recorder>,
 }
 
 #[derive(Debug)]
@@ -82,8 +87,6 @@ struct Tree {
     readers: Arc<Crew<String, Result<Text, ReadError>>>,
     is_live: bool,
 }
-
-const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
 /// The longest text read from one file. Kernel files that matter here are far shorter; a longer
 /// one is refused, because a text without its end is another text.
@@ -138,6 +141,7 @@ impl Root {
             namespaces,
             source: Source::Now(tree),
             left_to_keep: Arc::new(AtomicU64::new(open_files_limit().saturating_sub(NEVER_KEPT))),
+            recorder: None,
         })
     }
 
@@ -153,6 +157,7 @@ impl Root {
             namespaces: Namespaces::of(|link| snapshot.link(&below_proc(link))),
             source: Source::Taken(snapshot),
             left_to_keep: Arc::new(AtomicU64::new(0)),
+            recorder: None,
         })
     }
 
@@ -179,20 +184,53 @@ impl Root {
         })
     }
 
+    /// The same machine, with note taken of every file that is read. Nothing stays open then.
+    pub fn recorded(&self) -> Self {
+        let recorder = Recorder::default();
+        for link in namespaces::LINKS {
+            if let Ok(name) = self.link_of_proc(link) {
+                recorder.note(&below_proc(link), Ok(&name));
+            }
+        }
+        Self { recorder: Some(recorder), ..self.for_call() }
+    }
+
+    /// What was noted, where note was taken.
+    pub const fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref()
+    }
+
+    /// What was noted, where note was taken.
+    pub fn into_recorder(self) -> Option<Recorder> {
+        self.recorder
+    }
+
+    fn note(&self, path: impl FnOnce() -> String, read: Result<&[u8], ReadError>) {
+        if let Some(recorder) = &self.recorder {
+            recorder.note(&path(), read.map_err(|error| error.errno));
+        }
+    }
+
     /// The top of the machine the agent runs on, whose file systems can be asked; nothing else can.
+    /// What they answer is in no file, so for a capture they are not.
     pub fn live_top(&self) -> Option<Arc<OwnedFd>> {
         match &self.source {
-            Source::Now(tree) => tree.is_live.then(|| Arc::clone(&tree.root)),
+            Source::Now(tree) => {
+                (tree.is_live && self.recorder.is_none()).then(|| Arc::clone(&tree.root))
+            }
             Source::Taken(_) => None,
         }
     }
 
     /// Whether there is a file or a folder below the root. The path is relative.
     pub fn holds(&self, path: &str) -> bool {
-        match &self.source {
+        let is_there = match &self.source {
             Source::Now(tree) => rustix::fs::statat(&tree.root, path, AtFlags::empty()).is_ok(),
             Source::Taken(snapshot) => snapshot.holds(path),
-        }
+        };
+        // That it is there is all that is asked of it.
+        self.note(|| path.to_owned(), if is_there { Ok(b"") } else { Err(Errno::NOENT.into()) });
+        is_there
     }
 
     /// Reads a file below `/proc` into `buffer`, replacing what was there.
@@ -201,10 +239,12 @@ impl Root {
     ///
     /// What the kernel answered.
     pub fn read_proc(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
-        match &self.source {
+        let read = match &self.source {
             Source::Now(tree) => read_at(&tree.proc, path, MAX_FILE_BYTES, buffer),
             Source::Taken(snapshot) => snapshot.read(&below_proc(path), buffer),
-        }
+        };
+        self.note(|| below_proc(path), read.map(|()| buffer.as_slice()));
+        read
     }
 
     /// Reads files below `/proc` that may not let a reader go, on threads that can be left behind,
@@ -222,21 +262,19 @@ impl Root {
     ///
     /// `stat`, `status`, `statm`, `schedstat`, `wchan`, `limits`, `cgroup` and `fd` take neither.
     pub fn read_each_patiently(&self, paths: Vec<String>) -> Patient {
-        let tree = match &self.source {
-            Source::Now(tree) => tree,
+        let patient = match &self.source {
+            Source::Now(tree) => tree.read_each_patiently(paths.clone()),
             Source::Taken(snapshot) => {
                 let read =
                     |path: &String| Text::of(|buffer| snapshot.read(&below_proc(path), buffer));
-                return Patient { texts: paths.iter().map(read).collect(), cpu: Duration::ZERO };
+                Patient { texts: paths.iter().map(read).collect(), cpu: Duration::ZERO }
             }
         };
-        let done = tree.readers.each(paths);
-        let text = |outcome| match outcome {
-            Outcome::Returned(text) => text,
-            Outcome::Hangs => Err(HANGS.into()),
-            Outcome::NotTried => Err(NOT_TRIED.into()),
-        };
-        Patient { texts: done.outcomes.into_iter().map(text).collect(), cpu: done.cpu }
+        for (path, text) in paths.iter().zip(&patient.texts) {
+            let bytes = text.as_ref().map(|text| text.bytes.as_slice());
+            self.note(|| below_proc(path), bytes.map_err(|error| *error));
+        }
+        patient
     }
 
     /// Reads a file below the root into `buffer`, replacing what was there. The path is relative.
@@ -245,10 +283,12 @@ impl Root {
     ///
     /// What the kernel answered.
     pub fn read(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
-        match &self.source {
+        let read = match &self.source {
             Source::Now(tree) => read_at(&tree.root, path, MAX_FILE_BYTES, buffer),
             Source::Taken(snapshot) => snapshot.read(path, buffer),
-        }
+        };
+        self.note(|| path.to_owned(), read.map(|()| buffer.as_slice()));
+        read
     }
 
     /// Reads a file of `/proc` that the kernel prints in one piece, with one read: an end of file
@@ -262,10 +302,12 @@ impl Root {
         path: &str,
         buffer: &'b mut [u8],
     ) -> Result<&'b [u8], ReadError> {
-        match &self.source {
+        let read = match &self.source {
             Source::Now(tree) => read_once_at(&tree.proc, path, buffer),
             Source::Taken(snapshot) => snapshot.read_once(&below_proc(path), buffer),
-        }
+        };
+        self.note(|| below_proc(path), read);
+        read
     }
 
     /// The same of a file below the root. The path is relative.
@@ -274,10 +316,12 @@ impl Root {
     ///
     /// As for [`Root::read_proc_once`].
     pub fn read_once<'b>(&self, path: &str, buffer: &'b mut [u8]) -> Result<&'b [u8], ReadError> {
-        match &self.source {
+        let read = match &self.source {
             Source::Now(tree) => read_once_at(&tree.root, path, buffer),
             Source::Taken(snapshot) => snapshot.read_once(path, buffer),
-        }
+        };
+        self.note(|| path.to_owned(), read);
+        read
     }
 
     /// Opens a file of `/proc` to be read again and again. The kernel makes its content anew for
@@ -289,6 +333,9 @@ impl Root {
     /// none: then the file can still be opened for each read.
     pub fn keep_proc(&self, path: &str) -> Result<KeptFile, ReadError> {
         let Source::Now(tree) = &self.source else { return Err(Errno::MFILE.into()) };
+        if self.recorder.is_some() {
+            return Err(Errno::MFILE.into());
+        }
         let place = KeptPlace::take(&self.left_to_keep)?;
         let file = rustix::fs::openat(&tree.proc, path, READ_FLAGS, Mode::empty())?;
         Ok(KeptFile::new(file, place))
@@ -307,7 +354,13 @@ impl Root {
             ids.extend(digits.and_then(|digits| digits.parse::<u32>().ok()));
         };
         match &self.source {
-            Source::Now(tree) => each_entry(&tree.proc, folder, |name, _| visit(name)),
+            Source::Now(tree) => {
+                let listed = each_entry(&tree.proc, folder, |name, _| visit(name));
+                if let Err(error) = listed {
+                    self.note(|| below_proc(folder), Err(error));
+                }
+                listed
+            }
             Source::Taken(snapshot) => {
                 snapshot.names(&below_proc(folder))?.iter().for_each(|name| visit(name));
                 ids.sort_unstable();
@@ -356,16 +409,13 @@ impl Root {
     /// What the kernel answered.
     pub fn count_descriptors(&self, pid: u32) -> Result<u64, ReadError> {
         let folder = format!("{pid}/fd");
-        let tree = match &self.source {
-            Source::Now(tree) => tree,
-            Source::Taken(snapshot) => return snapshot.count_descriptors(&below_proc(&folder)),
+        let counted = match &self.source {
+            Source::Now(tree) => count_entries(&tree.proc, &folder),
+            Source::Taken(snapshot) => snapshot.count_descriptors(&below_proc(&folder)),
         };
-        let status = rustix::fs::statat(&tree.proc, &folder, AtFlags::empty())?;
-        let mut count = u64::try_from(status.st_size).unwrap_or_default();
-        if count == 0 {
-            each_entry(&tree.proc, &folder, |_, _| count += 1)?;
-        }
-        Ok(count)
+        let text = counted.map(|count| count.to_string());
+        self.note(|| below_proc(&folder), text.as_ref().map(String::as_bytes).map_err(|it| *it));
+        counted
     }
 
     /// The user who owns a process, or a thread, by the owner of its folder: `PID`, or
@@ -380,7 +430,12 @@ impl Root {
     pub fn owner_uid(&self, folder: &str) -> Result<u32, ReadError> {
         match &self.source {
             Source::Now(tree) => {
-                Ok(rustix::fs::statat(&tree.proc, folder, AtFlags::empty())?.st_uid)
+                let status = rustix::fs::statat(&tree.proc, folder, AtFlags::empty());
+                if self.recorder.is_some() {
+                    // Who owns a copy tells nothing; this file tells the same.
+                    let _ = self.read_proc(&format!("{folder}/status"), &mut Vec::new());
+                }
+                Ok(status?.st_uid)
             }
             Source::Taken(snapshot) => snapshot.owner_uid(&below_proc(folder)),
         }
@@ -390,65 +445,6 @@ impl Root {
 /// A path below `/proc` as one below the root.
 fn below_proc(path: &str) -> String {
     if path == "." { "proc".to_owned() } else { format!("proc/{path}") }
-}
-
-fn read_once_at<'b>(
-    folder: &OwnedFd,
-    path: &str,
-    buffer: &'b mut [u8],
-) -> Result<&'b [u8], ReadError> {
-    let file = rustix::fs::openat(folder, path, READ_FLAGS, Mode::empty())?;
-    let length = rustix::io::read(&file, &mut *buffer)?;
-    whole_piece(buffer, length)
-}
-
-fn each_entry(
-    base: &OwnedFd,
-    folder: &str,
-    mut visit: impl FnMut(&[u8], FileType),
-) -> Result<(), ReadError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::openat(base, folder, flags, Mode::empty())?;
-    let mut room = [MaybeUninit::uninit(); 32 << 10];
-    let mut entries = RawDir::new(folder, &mut room);
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            visit(name, entry.file_type());
-        }
-    }
-    Ok(())
-}
-
-fn whole_piece(buffer: &[u8], length: usize) -> Result<&[u8], ReadError> {
-    if length < buffer.len() {
-        Ok(buffer.get(..length).unwrap_or_default())
-    } else {
-        Err(TOO_LONG.into())
-    }
-}
-
-/// Takes no more memory than the text: a page that is touched for the first time costs as much as
-/// reading a short file.
-fn read_at(
-    folder: &OwnedFd,
-    path: &str,
-    most: usize,
-    buffer: &mut Vec<u8>,
-) -> Result<(), ReadError> {
-    let file = rustix::fs::openat(folder, path, READ_FLAGS, Mode::empty())?;
-    let mut room = [0; 4096];
-    buffer.clear();
-    while buffer.len() <= most {
-        match rustix::io::read(&file, &mut room) {
-            Ok(0) => return Ok(()),
-            Ok(length) => buffer.extend_from_slice(room.get(..length).unwrap_or_default()),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Err(TOO_LONG.into())
 }
 
 /// How many files this process may have open at once; the largest number where there is no limit.

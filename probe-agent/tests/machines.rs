@@ -10,6 +10,8 @@
 
 #[path = "machines/asking.rs"]
 mod asking;
+#[path = "machines/captured.rs"]
+mod captured;
 #[path = "../../fixtures/golden.rs"]
 mod golden;
 #[path = "machines/known.rs"]
@@ -63,7 +65,11 @@ const GROUPS: [process_list::GroupBy; 3] =
 
 /// What holds for every answer of every machine.
 fn check(machine: &Machine, answer: &Value) {
-    let name = &machine.name;
+    check_answer(&machine.name, answer);
+}
+
+/// The same, of the machine of that name.
+fn check_answer(name: &str, answer: &Value) {
     for (path, number) in numbers(answer) {
         assert!(number.is_finite(), "{name}: {path} is {number}");
         // A difference that was taken the wrong way round is a number close to 2^64.

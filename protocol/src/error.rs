@@ -124,6 +124,9 @@ pub enum AgentError {
     /// What was asked for is done on a machine, and only files of one are there.
     #[error("nothing can be tried on files that were taken of a machine")]
     OnlyOfTheMachine,
+    /// What is looked at was taken at another time, and cannot be taken again.
+    #[error("a snapshot cannot be captured: nothing happens in it")]
+    IsSnapshot,
 }
 
 /// To another user than root, a process that `/proc` hides looks like none.
@@ -198,6 +201,7 @@ impl AgentError {
                 Some("ask for less, or allow more with `max_cpu_ms`".to_owned())
             }
             Self::Unreadable { reason, .. } => reason.remedy(),
+            Self::IsSnapshot => Some("capture the machine itself, or copy the folder".to_owned()),
             Self::NotBuilt { .. } | Self::Defect(_) => None,
             Self::OnlyOfTheMachine => Some("ask the machine itself".to_owned()),
         }

@@ -47,6 +47,19 @@ impl HostText {
         Self::start_of(raw, cap, Rest::NONE)
     }
 
+    /// The bytes that it was made of, as far as it was not cut: escaping them gives the same text.
+    pub fn raw(&self) -> Vec<u8> {
+        let mut raw = Vec::with_capacity(self.0.len());
+        let mut rest = self.0.as_str();
+        while let Some(at) = rest.find('\\') {
+            let (before, escape) = rest.split_at(at);
+            raw.extend_from_slice(before.as_bytes());
+            rest = push_raw(&mut raw, escape.get(1..).unwrap_or_default());
+        }
+        raw.extend_from_slice(rest.as_bytes());
+        raw
+    }
+
     /// Escapes the start of something longer, keeping at most `cap` bytes of escaped text before the
     /// note on what is left.
     pub fn start_of(raw: &[u8], cap: usize, rest: Rest) -> Self {
@@ -133,6 +146,31 @@ fn push_escaped(text: &mut String, character: char, cap: usize) -> bool {
         return false;
     }
     true
+}
+
+/// Undoes one escape, whose backslash was taken off. Gives what follows it.
+fn push_raw<'t>(raw: &mut Vec<u8>, escape: &'t str) -> &'t str {
+    let after = |bytes: usize| escape.get(bytes..).unwrap_or_default();
+    let hexadecimal = |digits: Option<&str>| u32::from_str_radix(digits?, 16).ok();
+    match escape.as_bytes().first() {
+        Some(b'n') => raw.push(b'\n'),
+        Some(b't') => raw.push(b'\t'),
+        Some(b'r') => raw.push(b'\r'),
+        Some(b'x') => {
+            let byte = hexadecimal(escape.get(1..3)).and_then(|code| u8::try_from(code).ok());
+            raw.extend(byte);
+            return after(3);
+        }
+        Some(b'u') => {
+            let end = escape.find('}').unwrap_or(escape.len());
+            let character = hexadecimal(escape.get(2..end)).and_then(char::from_u32);
+            raw.extend(character.map(String::from).unwrap_or_default().bytes());
+            return after(end + 1);
+        }
+        Some(_) => raw.push(b'\\'),
+        None => {}
+    }
+    after(1)
 }
 
 /// Characters that a terminal obeys, or that make text look like something else.
@@ -264,6 +302,12 @@ mod tests {
             let text = HostText::new(&raw);
             prop_assert!(!text.as_str().chars().any(is_harmful));
             prop_assert!(text.as_str().len() < MAX_BYTES + 40);
+        }
+
+        #[test]
+        fn escaping_can_be_undone(raw in prop::collection::vec(any::<u8>(), 0..100)) {
+            let text = HostText::new(&raw);
+            prop_assert_eq!(HostText::new(&text.raw()), text);
         }
 
         #[test]

@@ -1,6 +1,7 @@
 //! Every instrument, one file each. The list below is the only registry.
 
 pub mod capabilities;
+pub mod capture;
 pub mod host_snapshot;
 pub mod process_inspect;
 pub mod process_list;
@@ -76,6 +77,7 @@ macro_rules! for_each_instrument {
             SelfTest, self_test;
             HostSnapshot, host_snapshot;
             Capabilities, capabilities;
+            Capture, capture;
         }
     };
 }

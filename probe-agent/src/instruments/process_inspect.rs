@@ -85,8 +85,8 @@ impl<'c, 's> Life<'c, 's> {
         // Thousands of threads take a while to read, on a busy machine longer than the window: that
         // begins behind it, or no look would fit.
         let started = Instant::now();
-        if context.root.is_snapshot() {
-            // Between its two ends there is nothing to be looked at.
+        if context.root.is_snapshot() || window.is_zero() {
+            // Between the two ends there is nothing to be looked at.
             sampler.look();
             context.wait_until(started, window, window)?;
             if context.root.has_two_instants().is_ok() {

@@ -14,11 +14,19 @@ mod report;
 mod scan;
 mod stored;
 
-use crate::{call::Context, instruments::Collect, rank};
+use crate::{
+    call::Context,
+    instruments::{
+        Collect,
+        ownership::{self, Placement, Users},
+    },
+    rank,
+};
 use change::Changes;
+use counters::Counters;
 use protocol::{
     error::AgentError,
-    instruments::process_list::{Column, GroupBy, ProcessList, Report, Request},
+    instruments::process_list::{Column, GroupBy, ProcessList, Report, Request, State},
     message::Meta,
     observed::Reason,
 };
@@ -35,6 +43,64 @@ impl Collect for ProcessList {
         let (measured, details) = measure(&request, context)?;
         report::answer(&request, measured, details, context)
     }
+}
+
+/// A process, and what it counts for when not all can be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) pid: u32,
+    pub(super) start_ticks: u64,
+}
+
+/// All processes: those that wait deaf to signals first, then by what they used within a short
+/// while, then by their memory.
+///
+/// # Errors
+///
+/// When `/proc` cannot be listed, or the call reached a limit.
+pub(super) fn by_weight(
+    watched_for: Duration,
+    context: &Context<'_>,
+) -> Result<Vec<Candidate>, AgentError> {
+    let mut scanner = Scanner::new(Column::Cpu);
+    let started = Instant::now();
+    let first = scanner.pass(context)?;
+    context.wait_until(started, watched_for, watched_for)?;
+    let last = scanner.pass(context)?;
+    let mut processes = Changes::between(&first, &last, None).processes;
+    processes.sort_by_key(|process| {
+        let is_blocked = process.state == State::UninterruptibleSleep;
+        std::cmp::Reverse((is_blocked, process.user + process.system))
+    });
+    let candidate =
+        |process: &change::Change| Candidate { pid: process.pid, start_ticks: process.start_ticks };
+    Ok(processes.iter().map(candidate).collect())
+}
+
+/// Reads what every answer begins with: each process's line, and the machine's. Gives the processes.
+///
+/// # Errors
+///
+/// When `/proc` cannot be listed, or the call reached a limit.
+pub(super) fn read_lines(context: &Context<'_>) -> Result<Vec<Candidate>, AgentError> {
+    let scan = Scanner::new(Column::Cpu).pass(context)?;
+    let candidate =
+        |sample: &scan::Sample| Candidate { pid: sample.pid, start_ticks: sample.start_ticks };
+    Ok(scan.samples.iter().map(candidate).collect())
+}
+
+/// Reads what the row of one process is made of.
+///
+/// # Errors
+///
+/// When the call reached a limit.
+pub(super) fn read_row(candidate: Candidate, context: &Context<'_>) -> Result<(), AgentError> {
+    let Candidate { pid, start_ticks } = candidate;
+    Counters::read_each(&[(pid, start_ticks)], context)?;
+    let _ = Users::read(context.root).of(pid, context);
+    let _ = Placement::of(pid, context);
+    let _ = ownership::command(pid, report::COMMAND_BYTES, context);
+    Ok(())
 }
 
 /// What was measured, before it is ranked for one question. This is what is stored.

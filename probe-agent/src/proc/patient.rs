@@ -1,6 +1,7 @@
 //! What is read of files that may not let a reader go.
 
-use super::{ReadError, TOO_LONG, read_at};
+use super::{HANGS, NOT_TRIED, ReadError, TOO_LONG, Tree, read_at};
+use crate::abandonable::Outcome;
 use rustix::fd::OwnedFd;
 use std::time::Duration;
 
@@ -51,5 +52,18 @@ impl Text {
     /// That the file is longer than what is read of one.
     pub fn whole(self) -> Result<Vec<u8>, ReadError> {
         if self.is_whole { Ok(self.bytes) } else { Err(TOO_LONG.into()) }
+    }
+}
+
+impl Tree {
+    /// Reads files below `/proc` on threads that can be left behind.
+    pub(super) fn read_each_patiently(&self, paths: Vec<String>) -> Patient {
+        let done = self.readers.each(paths);
+        let text = |outcome| match outcome {
+            Outcome::Returned(text) => text,
+            Outcome::Hangs => Err(HANGS.into()),
+            Outcome::NotTried => Err(NOT_TRIED.into()),
+        };
+        Patient { texts: done.outcomes.into_iter().map(text).collect(), cpu: done.cpu }
     }
 }

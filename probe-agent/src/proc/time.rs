@@ -15,6 +15,7 @@ impl Root {
             },
             left_to_keep: Arc::clone(&self.left_to_keep),
             namespaces: self.namespaces,
+            recorder: None,
         }
     }
 

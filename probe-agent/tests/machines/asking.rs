@@ -10,8 +10,12 @@ use protocol::{
     Request,
     budget::Budget,
     error::AgentError,
-    message::{Progress, RequestId, Streamed},
-    view::json::{self, MetaView},
+    loss::Overhead,
+    message::{Answer, Progress, RequestId, Streamed},
+    view::{
+        json::{self, MetaView},
+        text::{self, Style},
+    },
 };
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex};
@@ -26,16 +30,32 @@ impl Listener for Nobody {
     }
 }
 
-/// The answer as JSON, its `meta` too. What it may cost is not limited.
+/// The answer as JSON, its `meta` too.
 pub fn ask(root: &Root, request: impl Into<Request>) -> Result<Value, AgentError> {
+    let answer = answer(root, request.into())?;
+    let (fields, nulls) = json::fields(&answer.report).unwrap();
+    let meta = MetaView::new("a machine", &answer.meta, nulls);
+    Ok(Value::Object(json::object(fields, &meta).unwrap()))
+}
+
+/// The answer as a person reads it, without what differs from time to time: what it cost, and the
+/// handle of the whole.
+pub fn read(root: &Root, request: impl Into<Request>) -> Result<String, AgentError> {
+    let mut answer = answer(root, request.into())?;
+    answer.meta.overhead = Overhead::default();
+    answer.meta.artifact = None;
+    let (_, nulls) = json::fields(&answer.report).unwrap();
+    let meta = MetaView::new("a machine", &answer.meta, nulls);
+    Ok(text::answer(&answer.report.tables(), &meta, Style::PLAIN))
+}
+
+/// What it may cost is not limited.
+fn answer(root: &Root, request: Request) -> Result<Answer, AgentError> {
     let artifacts = Mutex::new(Artifacts::default());
     let budget = Budget { deadline_ms: 600_000, cpu_ms: 600_000, answer_bytes: u32::MAX };
     let limits = (RequestId(1), budget, Arc::new(Withdrawal::default()));
     let context = Context::new(root, &artifacts, &Nobody, limits);
-    let answer = instruments::run(request.into(), &context)?;
-    let (fields, nulls) = json::fields(&answer.report).unwrap();
-    let meta = MetaView::new("a machine", &answer.meta, nulls);
-    Ok(Value::Object(json::object(fields, &meta).unwrap()))
+    instruments::run(request, &context)
 }
 
 /// Every number in an answer with its path, where entries of a list share one.

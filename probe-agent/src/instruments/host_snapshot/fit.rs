@@ -30,37 +30,28 @@ pub(super) fn fit(mut report: Report, mut meta: Meta, limit: u32, budget: u32) -
         let own = BRIEF_BYTES - CONCLUSION_BYTES;
         budget = budget.min(own + json::ROOM_FOR_CONCLUSIONS);
     }
-    let try_with = |rows: &Rows, cut_by| {
+    let fits = |rows: &Rows, cut_by| {
         let (cut, truncation) = cut(&report, rows, cut_by);
         let answer = AnyReport::HostSnapshot(cut);
-        let fits = json::bytes(&answer, &Meta { truncation, ..meta.clone() }) <= budget;
-        (answer, truncation, fits)
+        json::bytes(&answer, &Meta { truncation, ..meta.clone() }) <= budget
     };
-    let mut rows = [limit as usize; 6];
-    let mut found = try_with(&rows, CutBy::Limit);
-    while !found.2 && fewer(&mut rows, &report) {
-        found = try_with(&rows, CutBy::AnswerBytes);
+    let (mut rows, mut cut_by) = ([limit as usize; 6], CutBy::Limit);
+    while !fits(&rows, cut_by) && fewer(&mut rows, &report) {
+        cut_by = CutBy::AnswerBytes;
     }
     // What went may be longer than what would fit.
     for list in heaviest_first(&report) {
         let mut more = rows;
         if let Some(kept @ 0) = more.get_mut(list) {
             *kept = 1;
-            let again = try_with(&more, CutBy::AnswerBytes);
-            if again.2 {
-                (rows, found) = (more, again);
+            if fits(&more, CutBy::AnswerBytes) {
+                (rows, cut_by) = (more, CutBy::AnswerBytes);
             }
         }
     }
-    let (answer, truncation, _) = found;
+    let (cut, truncation) = cut(&report, &rows, cut_by);
     meta.truncation = truncation;
-    match answer {
-        AnyReport::HostSnapshot(cut) => (cut, meta),
-        AnyReport::ProcessList(_)
-        | AnyReport::ProcessInspect(_)
-        | AnyReport::SelfTest(_)
-        | AnyReport::Capabilities(_) => (report, meta),
-    }
+    (cut, meta)
 }
 
 fn heaviest_first(report: &Report) -> Vec<usize> {

@@ -326,7 +326,7 @@ impl Owner {
 }
 
 /// Bytes of a command line in a list. process_inspect shows more.
-const COMMAND_BYTES: usize = 160;
+pub(super) const COMMAND_BYTES: usize = 160;
 
 /// The arguments of processes, in their order.
 fn commands(changes: &[Change], context: &Context<'_>) -> Vec<Command> {
