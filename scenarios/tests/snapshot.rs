@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use scenarios::{
+    client::Client,
     sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
 };
@@ -12,6 +13,7 @@ use std::{
     fs,
     path::Path,
     process::{Child, Command, Output},
+    time::Duration,
 };
 
 /// A process that keeps one processor busy, gone with the test.
@@ -65,10 +67,14 @@ fn a_captured_machine_answers_as_it_did() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("taken here");
     let live = Sysmcp::local().unwrap();
-    captured(&live, &folder, &["--why", "for a test"]);
+    // Whatever else runs here at the same time, the process has to fit in.
+    captured(&live, &folder, &["--why", "for a test", "--max-bytes", "4194304"]);
     let inspect = json!({"pid": pid});
-    let questions =
-        [("host_snapshot", json!({})), ("process_list", json!({})), ("process_inspect", inspect)];
+    let questions = [
+        ("host_snapshot", json!({})),
+        ("process_list", json!({"limit": 200, "max_tokens": 9500})),
+        ("process_inspect", inspect),
+    ];
     let now: Vec<Value> =
         questions.iter().map(|(tool, parameters)| live.answer(tool, parameters).unwrap()).collect();
     // It is asked when the process is gone.
@@ -81,7 +87,7 @@ fn a_captured_machine_answers_as_it_did() {
     for then in &then {
         assert_eq!(then["meta"]["engine"], "snapshot");
         let window = then["meta"]["window_ms"].as_f64().unwrap();
-        assert!((1000.0..3000.0).contains(&window), "{window}");
+        assert!((1000.0..30_000.0).contains(&window), "{window}");
         let about = then["meta"]["snapshot"].as_str().unwrap();
         assert!(about.starts_with("taken 20") && about.contains("of host-1"), "{about}");
     }
@@ -101,10 +107,10 @@ fn a_captured_machine_answers_as_it_did() {
         fields.filter(|(_, value)| value.is_null()).map(|(name, _)| name.clone()).collect()
     };
     assert!(unknown(row).is_subset(&unknown(row_now)), "{row} and {row_now}");
-    assert!(row["cpu_pct"].as_f64().unwrap() > 20.0, "{row}");
+    assert!(row["cpu_pct"].as_f64().unwrap() > 5.0, "{row}");
     assert!(row["command"].as_str().unwrap().contains("while"), "{row}");
     assert_eq!(then[2]["process"]["start_ticks"], now[2]["process"]["start_ticks"]);
-    assert!(then[2]["cpu"]["running_pct"].as_f64().unwrap() > 20.0, "{}", then[2]);
+    assert!(then[2]["cpu"]["running_pct"].as_f64().unwrap() > 5.0, "{}", then[2]);
 }
 
 #[test]
@@ -185,6 +191,20 @@ fn what_is_no_snapshot_is_said_to_be_none() {
         assert_eq!(output.status.code(), Some(10), "{said}");
         assert!(said.contains(want) && said.contains("sysmcp capture"), "{said}");
     }
+}
+
+#[test]
+fn a_snapshot_is_served_like_any_target() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/machines");
+    let taken = snapshot(&fixtures.join("debian12-6.18-quota"));
+    let mut client = Client::start(taken.command()).unwrap();
+    let asked = json!({"pid": 3, "window_ms": 60_000});
+    let result = client.call("process_inspect", &asked, Duration::from_secs(20)).unwrap();
+    let answer = &result["structuredContent"];
+    // The window that was asked for is not waited for, and the one there was is named.
+    assert!((900..1200).contains(&answer["meta"]["window_ms"].as_u64().unwrap()), "{answer}");
+    assert_eq!(answer["cgroup"]["cpu_quota_cores"], 0.4);
+    assert!(answer["cgroup"]["throttling"]["throttled_periods"].as_u64().unwrap() > 0, "{answer}");
 }
 
 #[test]
