@@ -47,7 +47,8 @@ impl HostText {
         Self::start_of(raw, cap, Rest::NONE)
     }
 
-    /// The bytes that it was made of, as far as it was not cut: escaping them gives the same text.
+    /// Bytes that it can have been made of, as far as it was not cut: escaping them gives the same
+    /// text.
     pub fn raw(&self) -> Vec<u8> {
         let mut raw = Vec::with_capacity(self.0.len());
         let mut rest = self.0.as_str();
@@ -158,7 +159,15 @@ fn push_raw<'t>(raw: &mut Vec<u8>, escape: &'t str) -> &'t str {
         Some(b'r') => raw.push(b'\r'),
         Some(b'x') => {
             let byte = hexadecimal(escape.get(1..3)).and_then(|code| u8::try_from(code).ok());
-            raw.extend(byte);
+            match byte.map(|byte| (byte, char::from(byte))) {
+                // A character and a byte that is none are shown alike; only the character cannot
+                // become a part of another one.
+                Some((_, character)) if is_harmful(character) => {
+                    raw.extend(String::from(character).bytes());
+                }
+                Some((byte, _)) => raw.push(byte),
+                None => {}
+            }
             return after(3);
         }
         Some(b'u') => {
@@ -305,7 +314,12 @@ mod tests {
         }
 
         #[test]
-        fn escaping_can_be_undone(raw in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn escaping_can_be_undone(
+            raw in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..100),
+                prop::collection::vec(prop::sample::select(&[0x80, 0xc2, 0xe2, 0x85, 0xa9, b'\\'][..]), 0..9),
+            ],
+        ) {
             let text = HostText::new(&raw);
             prop_assert_eq!(HostText::new(&text.raw()), text);
         }
