@@ -107,7 +107,7 @@ impl<'s> Context<'s> {
         }
     }
 
-    /// The same call over another root.
+    /// The same call over another root. What it spends on other threads is its own.
     pub fn over<'r>(&self, root: &'r Root) -> Context<'r>
     where
         's: 'r,
@@ -119,12 +119,18 @@ impl<'s> Context<'s> {
             id: self.id,
             started: self.started,
             cpu_at_start: self.cpu_at_start,
-            cpu_elsewhere_ns: AtomicU64::new(self.cpu_elsewhere_ns.load(Ordering::Relaxed)),
             withdrawal: Arc::clone(&self.withdrawal),
             listener: self.listener,
             items_sent: AtomicU64::new(0),
             reported_ms: AtomicU64::new(0),
+            cpu_elsewhere_ns: AtomicU64::new(self.cpu_elsewhere_ns.load(Ordering::Relaxed)),
         }
+    }
+
+    /// Takes over what the same call over another root spent on other threads.
+    pub fn take_over(&self, other: &Context<'_>) {
+        let spent = other.cpu_elsewhere_ns.load(Ordering::Relaxed);
+        self.cpu_elsewhere_ns.fetch_max(spent, Ordering::Relaxed);
     }
 
     /// Checks that the call is still wanted and within its limits.

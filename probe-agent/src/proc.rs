@@ -184,33 +184,6 @@ impl Root {
         })
     }
 
-    /// The same machine, with note taken of every file that is read. Nothing stays open then.
-    pub fn recorded(&self) -> Self {
-        let recorder = Recorder::default();
-        for link in namespaces::LINKS {
-            if let Ok(name) = self.link_of_proc(link) {
-                recorder.note(&below_proc(link), Ok(&name));
-            }
-        }
-        Self { recorder: Some(recorder), ..self.for_call() }
-    }
-
-    /// What was noted, where note was taken.
-    pub const fn recorder(&self) -> Option<&Recorder> {
-        self.recorder.as_ref()
-    }
-
-    /// What was noted, where note was taken.
-    pub fn into_recorder(self) -> Option<Recorder> {
-        self.recorder
-    }
-
-    fn note(&self, path: impl FnOnce() -> String, read: Result<&[u8], ReadError>) {
-        if let Some(recorder) = &self.recorder {
-            recorder.note(&path(), read.map_err(|error| error.errno));
-        }
-    }
-
     /// The top of the machine the agent runs on, whose file systems can be asked; nothing else can.
     /// What they answer is in no file, so for a capture they are not.
     pub fn live_top(&self) -> Option<Arc<OwnedFd>> {

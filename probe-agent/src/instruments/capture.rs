@@ -128,6 +128,7 @@ impl Taken {
             read_process(*candidate, &inner)?;
             needed.insert(candidate.pid, touched());
         }
+        context.take_over(&inner);
         let files = root.into_recorder().map(Recorder::into_files).unwrap_or_default();
         Ok(Self { candidates, files, by_all, needed, clocks })
     }

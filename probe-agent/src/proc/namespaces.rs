@@ -3,9 +3,6 @@
 use super::{ReadError, Root, Source, below_proc};
 use rustix::io::Errno;
 
-/// The links below `/proc` that name the namespaces.
-pub(super) const LINKS: [&str; 2] = ["self/ns/cgroup", "self/ns/pid"];
-
 /// Which namespaces the agent is in, other than the first ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Namespaces {
@@ -21,10 +18,9 @@ impl Namespaces {
         let is_other = |path: &str, first: &[u8]| {
             link(path).is_some_and(|namespace| namespace.trim_ascii() != first)
         };
-        let [cgroup, pid] = LINKS;
         Self {
-            is_in_cgroup_namespace: is_other(cgroup, b"cgroup:[4026531835]"),
-            is_in_pid_namespace: is_other(pid, b"pid:[4026531836]"),
+            is_in_cgroup_namespace: is_other("self/ns/cgroup", b"cgroup:[4026531835]"),
+            is_in_pid_namespace: is_other("self/ns/pid", b"pid:[4026531836]"),
         }
     }
 }

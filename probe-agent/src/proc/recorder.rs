@@ -1,6 +1,7 @@
 //! Takes note of every file that is read, so that what a copy has to hold is what the readers read,
 //! and no second list of it.
 
+use super::{ReadError, Root};
 use rustix::io::Errno;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,9 +28,39 @@ struct Noted {
 /// Bytes that are kept at most. A capture is far smaller; this bounds the agent's memory.
 const MOST_BYTES: usize = 64 << 20;
 
+impl Root {
+    /// The same machine, with note taken of every file that is read. Nothing stays open then.
+    pub fn recorded(&self) -> Self {
+        let root = Self { recorder: Some(Recorder::default()), ..self.for_call() };
+        for kind in ["cgroup", "pid"] {
+            let path = format!("self/ns/{kind}");
+            let link = root.link_of_proc(&path);
+            let read = link.as_ref().map(Vec::as_slice).map_err(|error| *error);
+            root.note(|| format!("proc/{path}"), read);
+        }
+        root
+    }
+
+    /// What was noted, where note was taken.
+    pub const fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref()
+    }
+
+    /// What was noted, where note was taken.
+    pub fn into_recorder(self) -> Option<Recorder> {
+        self.recorder
+    }
+
+    pub(super) fn note(&self, path: impl FnOnce() -> String, read: Result<&[u8], ReadError>) {
+        if let Some(recorder) = &self.recorder {
+            recorder.note(&path(), read.map_err(|error| error.errno));
+        }
+    }
+}
+
 impl Recorder {
     /// Notes a file. The first reading counts: an instant is as short as it can be.
-    pub(super) fn note(&self, path: &str, read: Result<&[u8], Errno>) {
+    fn note(&self, path: &str, read: Result<&[u8], Errno>) {
         let path: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let path = path.join("/");
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);

@@ -86,7 +86,7 @@ impl IoCount {
     pub(super) fn read_each(pids: &[u32], context: &Context<'_>) -> Vec<Self> {
         let paths = pids.iter().map(|pid| format!("{pid}/io")).collect();
         let counted = io_of_each(paths, context);
-        let at = clock::monotonic();
+        let at = context.root.monotonic();
         let reaped = |text: &[u8]| pid_stat::parse(text).map(|stat| stat.reaped());
         let check = |(counted, pid): (Result<PidIo, Reason>, &u32)| {
             let files = ProcessFiles { pid: *pid, context };
@@ -329,7 +329,7 @@ impl Counters {
         if stat.start_ticks != start_ticks {
             return Err(Reason::Gone);
         }
-        let at = clock::monotonic();
+        let at = context.root.monotonic();
         Ok(Self {
             basis: Basis::of(&stat),
             run_delay: run_delay(&files, &stat, ROW_THREADS),
