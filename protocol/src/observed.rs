@@ -171,6 +171,11 @@ pub enum Permission {
         /// Who asked.
         agent_uid: u32,
     },
+    /// A lower `kernel.yama.ptrace_scope`, or, below 3, `CAP_SYS_PTRACE`.
+    Yama {
+        /// What it is.
+        scope: u8,
+    },
 }
 
 /// A part of the kernel that may be left out when it is built.
@@ -265,6 +270,12 @@ impl Reason {
             {
                 Some("connect as root".to_owned())
             }
+            Self::NotPermitted(Permission::Yama { scope: 3.. }) => {
+                Some("reboot without it: it cannot be lowered while the machine runs".to_owned())
+            }
+            Self::NotPermitted(Permission::Yama { .. }) => Some(
+                "connect as root, or run `sysctl kernel.yama.ptrace_scope=0` as root".to_owned(),
+            ),
             Self::NotPermitted(Permission::ReadFile { .. }) => Some("connect as root".to_owned()),
             Self::NotPermitted(Permission::InspectProcess { owner_uid, .. }) => {
                 Some(format!("connect as root or as uid {owner_uid}"))
@@ -397,6 +408,16 @@ impl fmt::Display for Permission {
                 "the agent runs as uid {agent_uid}; the file is not for everybody, and needs root \
                  or CAP_DAC_READ_SEARCH"
             ),
+            Self::Yama { scope: scope @ 3.. } => write!(
+                f,
+                "kernel.yama.ptrace_scope is {scope}: nobody may look into a process that is not \
+                 a child"
+            ),
+            Self::Yama { scope } => write!(
+                f,
+                "kernel.yama.ptrace_scope is {scope}: only root may look into a process that is \
+                 not a child; needs CAP_SYS_PTRACE"
+            ),
         }
     }
 }
@@ -477,6 +498,16 @@ mod tests {
         assert_eq!(owner(33).remedy().unwrap(), "connect as root");
         assert!(owner(0).to_string().contains("holds a capability"));
         assert!(owner(0).remedy().unwrap().contains("the host itself"));
+    }
+
+    #[test]
+    fn a_refusal_of_yama_names_the_setting_and_what_lifts_it() {
+        let yama = |scope| Reason::NotPermitted(Permission::Yama { scope });
+        assert!(yama(1).to_string().contains("kernel.yama.ptrace_scope is 1: only root"));
+        assert!(yama(2).remedy().unwrap().contains("sysctl kernel.yama.ptrace_scope=0"));
+        // Nothing that an administrator runs lifts this one.
+        assert!(yama(3).to_string().contains("nobody"));
+        assert!(!yama(3).remedy().unwrap().contains("sysctl"));
     }
 
     #[test]

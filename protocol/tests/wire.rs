@@ -139,6 +139,7 @@ fn errors() -> Vec<AgentError> {
 fn reasons() -> Vec<Observed<u8>> {
     let mut reasons = vec![
         Reason::NotPermitted(Permission::InspectProcess { owner_uid: 33, agent_uid: 1000 }),
+        Reason::NotPermitted(Permission::Yama { scope: 1 }),
         Reason::NoLimitSet,
         Reason::Gone,
         Reason::TooCostly { count: 5000, limit: 128 },

@@ -48,6 +48,9 @@ checks! {
     processors_are_counted_as_they_are_wired
     a_hidden_process_is_said_to_be_hidden
     what_is_not_measured_is_listed
+    yama_is_named_where_it_refuses
+    delay_accounting_works_after_its_remedy
+    lockdown_takes_nothing_from_an_answer
     capabilities_of_a_file_do_not_end_the_agent
     over_ssh_a_quota_is_a_diagnosis
 }
@@ -287,6 +290,66 @@ fn what_is_not_measured_is_listed(kernel: &str) {
         }
     }
     golden::assert_golden(&format!("fixtures/golden/kernels/{kernel}.txt"), &text);
+}
+
+/// The command in a remedy.
+fn command_in(remedy: &str) -> &str {
+    remedy.split('`').nth(1).unwrap_or_else(|| panic!("no command in: {remedy}"))
+}
+
+fn yama_is_named_where_it_refuses(kernel: &str) {
+    const FIELD: &str = "waits.groups[].syscall";
+    let mut guest = booted(kernel);
+    let pid = guest.start(NOBODY, &["sleep", "1000"]).unwrap();
+    let parameters = json!({"pid": pid, "window_ms": 300});
+    // Where each user is refused what a process of nobody waits in.
+    for (scope, refused) in [(1, [NOBODY].as_slice()), (2, &[NOBODY]), (3, &[NOBODY, ROOT])] {
+        guest.sh(&format!("echo {scope} > /proc/sys/kernel/yama/ptrace_scope")).unwrap();
+        for uid in [ROOT, NOBODY] {
+            let answer = guest.ask(uid, "process_inspect", &parameters).unwrap();
+            if !refused.contains(&uid) {
+                assert_eq!(answer["waits"]["groups"][0]["syscall"], "clock_nanosleep");
+                continue;
+            }
+            let why = why(&answer, "not_measured", FIELD);
+            assert!(why.contains(&format!("kernel.yama.ptrace_scope is {scope}")), "{why}");
+            if scope == 3 {
+                assert!(why.contains("reboot"), "{why}");
+                let lower = "echo 0 > /proc/sys/kernel/yama/ptrace_scope";
+                assert!(guest.sh(lower).is_err(), "it can be lowered");
+                continue;
+            }
+            guest.sh(command_in(why)).unwrap();
+            let answer = guest.ask(uid, "process_inspect", &parameters).unwrap();
+            assert_eq!(answer["waits"]["groups"][0]["syscall"], "clock_nanosleep");
+        }
+    }
+}
+
+fn delay_accounting_works_after_its_remedy(kernel: &str) {
+    let mut guest = booted(kernel);
+    let ask = |guest: &mut Guest| {
+        let pid = burn(guest, None);
+        let parameters = json!({"pid": pid, "window_ms": 300});
+        guest.ask(NOBODY, "process_inspect", &parameters).unwrap()
+    };
+    let answer = ask(&mut guest);
+    assert_eq!(answer["cpu"]["block_delay_pct"], Value::Null);
+    guest.sh(command_in(why(&answer, "not_measured", "cpu.block_delay_pct"))).unwrap();
+    assert_eq!(number(&ask(&mut guest)["cpu"]["block_delay_pct"]), 0.0);
+}
+
+fn lockdown_takes_nothing_from_an_answer(kernel: &str) {
+    let command_line = "lockdown=confidentiality";
+    let mut guest = boot(kernel, &Boot { command_line, ..Boot::default() });
+    let level = guest.sh("cat /sys/kernel/security/lockdown").unwrap();
+    assert_eq!(level, "none integrity [confidentiality]");
+    let pid = guest.start(NOBODY, &["sleep", "1000"]).unwrap();
+    let parameters = json!({"pid": pid, "window_ms": 300});
+    let answer = guest.ask(ROOT, "process_inspect", &parameters).unwrap();
+    let group = &answer["waits"]["groups"][0];
+    assert_eq!(group["syscall"], "clock_nanosleep", "{answer:#}");
+    assert_eq!(group["channel"], "hrtimer_nanosleep", "{answer:#}");
 }
 
 /// The kernel keeps a program that got capabilities from its file from much of what is its own.

@@ -62,7 +62,7 @@ pub fn run(kernel: Option<&str>, check: Option<&str>) -> Result<()> {
 /// The checks, as a program to which arguments may be added.
 fn tests() -> Command {
     let mut tests = cargo();
-    tests.args(["test", "--quiet", "--package", "scenarios", "--test", "kernels", "--"]);
+    tests.args(["test", "--package", "scenarios", "--test", "kernels", "--"]);
     tests
 }
 

@@ -4,7 +4,7 @@ use crate::{
     call::{Context, millis},
     instruments::thread_accounts::{Accounts, ThreadId},
     proc::{
-        PATIENCE, ReadError, Text,
+        PATIENCE, ReadError, Root, Text,
         parse::ParseError,
         pid_io::{self, PidIo},
         pid_stat::{self, PidStat},
@@ -12,7 +12,7 @@ use crate::{
 };
 use protocol::{
     instruments::process_list::State,
-    observed::{Feature, Lock, Observed, Reason},
+    observed::{Feature, Lock, Observed, Permission, Reason},
 };
 
 /// One process's folder under `/proc`.
@@ -179,10 +179,33 @@ fn reason(path: &str, error: ReadError, feature: Feature, context: &Context<'_>)
     }
     let folder = path.rsplit_once('/').map_or(path, |(folder, _)| folder);
     match context.root.owner_uid(folder) {
-        Ok(owner_uid) => error.reason(feature, owner_uid),
+        Ok(owner_uid) => yama_or(feature, error.reason(feature, owner_uid), context.root),
         // Of a snapshot only this is known.
         Err(owner) if !owner.is_gone() => error.reason(feature, 0),
         Err(_) => Reason::Gone,
+    }
+}
+
+/// What a thread waits in may be read by whoever may trace it, which Yama may forbid to all but the
+/// parent, and at its strictest to everybody. Of others' processes their owner is the reason to give.
+///
+/// Kernel reference: `Documentation/admin-guide/LSM/Yama.rst`.
+fn yama_or(feature: Feature, reason: Reason, root: &Root) -> Reason {
+    let Reason::NotPermitted(Permission::InspectProcess { owner_uid, agent_uid }) = reason else {
+        return reason;
+    };
+    let least = match agent_uid {
+        _ if feature != Feature::SyscallFile => return reason,
+        0 => 3,
+        own if own == owner_uid => 1,
+        _ => return reason,
+    };
+    let mut text = Vec::new();
+    let read = root.read_proc("sys/kernel/yama/ptrace_scope", &mut text);
+    let scope = read.ok().and_then(|()| str::from_utf8(&text).ok()?.trim().parse::<u8>().ok());
+    match scope.filter(|scope| *scope >= least) {
+        Some(scope) => Reason::NotPermitted(Permission::Yama { scope }),
+        None => reason,
     }
 }
 
@@ -259,5 +282,36 @@ mod tests {
             assert_eq!(command(7), Observed::Unknown(hangs.clone()));
             assert_eq!(command(8).known().map(ToString::to_string).as_deref(), Some("app -v"));
         }
+    }
+
+    #[test]
+    fn a_refusal_of_yama_is_told_from_one_of_ownership() {
+        let refused = |owner_uid, agent_uid| Permission::InspectProcess { owner_uid, agent_uid };
+        let yama = |scope| Permission::Yama { scope };
+        let cases = [
+            ("1\n", refused(33, 33), yama(1)),
+            ("2\n", refused(33, 33), yama(2)),
+            ("3\n", refused(33, 0), yama(3)),
+            // What Yama lets root do, something else forbids.
+            ("2\n", refused(33, 0), refused(33, 0)),
+            ("1\n", refused(33, 44), refused(33, 44)),
+            ("0\n", refused(33, 33), refused(33, 33)),
+            ("no number\n", refused(33, 33), refused(33, 33)),
+        ];
+        for (text, given, want) in cases {
+            let machine = FakeMachine::new();
+            machine.write("sys/kernel/yama/ptrace_scope", text);
+            let context = machine.context();
+            let or = |feature| yama_or(feature, Reason::NotPermitted(given), context.root);
+            let found = or(Feature::SyscallFile);
+            assert_eq!(found, Reason::NotPermitted(want), "{text}");
+            let found = or(Feature::IoAccounting);
+            assert_eq!(found, Reason::NotPermitted(given), "{text}");
+        }
+        let machine = FakeMachine::new();
+        let context = machine.context();
+        let given = Reason::NotPermitted(refused(33, 33));
+        let found = yama_or(Feature::SyscallFile, given.clone(), context.root);
+        assert_eq!(found, given, "without Yama");
     }
 }
