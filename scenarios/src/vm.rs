@@ -152,16 +152,6 @@ impl Guest {
         outcome.stdout.trim().parse().with_context(|| format!("no pid: {outcome:?}"))
     }
 
-    /// Ends a program that was started.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Guest::sh`].
-    pub fn end(&mut self, pid: u32) -> Result<()> {
-        self.sh(&format!("kill -9 {pid}; while kill -0 {pid} 2>/dev/null; do sleep 0.1; done"))?;
-        Ok(())
-    }
-
     /// What the guest's own agent answers, asked by hand as a user.
     ///
     /// # Errors
@@ -180,7 +170,11 @@ impl Guest {
         match self.answers.recv_timeout(patience) {
             Ok(line) => serde_json::from_str(&line)
                 .with_context(|| format!("not a message of the guest: {line}")),
-            Err(RecvTimeoutError::Timeout) => self.fail(&format!("no answer in {patience:?}")),
+            Err(RecvTimeoutError::Timeout) => {
+                // A late answer would be taken for that to the next order.
+                let _ = self.machine.kill();
+                self.fail(&format!("no answer in {patience:?}"))
+            }
             Err(RecvTimeoutError::Disconnected) => self.fail("the guest has ended"),
         }
     }

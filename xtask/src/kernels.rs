@@ -156,6 +156,10 @@ impl Apt {
     fn of(folder: &Path, release: &str) -> Result<Self> {
         let own = folder.join(format!("apt-{release}"));
         let archives = own.join("cache/archives");
+        if archives.exists() {
+            // What an earlier attempt left is of something else.
+            fs::remove_dir_all(&archives)?;
+        }
         fs::create_dir_all(own.join("state/lists/partial"))?;
         fs::create_dir_all(archives.join("partial"))?;
         // As if nothing were installed, so that what is needed is fetched though this machine has it.
