@@ -33,6 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// topology that QEMU tells of.
 const PROCESSOR: &str = "max,vendor=GenuineIntel";
 
+/// No hardware's help, and one thread for all processors: with several, one may run what another is
+/// just rewriting, as the kernel does with its own code, and the guest dies of it now and then.
+const ACCELERATOR: &str = "tcg,thread=single";
+
 /// Nobody: a user without any right of its own.
 pub const NOBODY: u32 = 65534;
 
@@ -209,7 +213,7 @@ fn command(folder: &Path, console: &Path, boot: &Boot<'_>, port: Option<u16>) ->
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
-    command.args(["-machine", "q35", "-accel", "tcg", "-cpu", PROCESSOR, "-m", "512M"]);
+    command.args(["-machine", "q35", "-accel", ACCELERATOR, "-cpu", PROCESSOR, "-m", "512M"]);
     command.args(["-smp", boot.processors]);
     command.arg("-kernel").arg(folder.join("vmlinuz"));
     command.arg("-initrd").arg(folder.join("initramfs"));
