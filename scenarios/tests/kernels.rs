@@ -10,9 +10,15 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "kernels/capabilities.rs"]
+mod capabilities;
 #[path = "../../fixtures/golden.rs"]
 mod golden;
 
+use capabilities::{
+    every_command_of_a_remedy_lifts_what_it_is_for, lockdown_takes_what_it_says,
+    pressure_works_after_its_remedy, what_refuses_is_named,
+};
 use scenarios::vm::{Boot, Guest, NOBODY};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -53,6 +59,10 @@ checks! {
     lockdown_takes_nothing_from_an_answer
     capabilities_of_a_file_do_not_end_the_agent
     over_ssh_a_quota_is_a_diagnosis
+    every_command_of_a_remedy_lifts_what_it_is_for
+    what_refuses_is_named
+    lockdown_takes_what_it_says
+    pressure_works_after_its_remedy
 }
 
 fn boot(kernel: &str, boot: &Boot<'_>) -> Guest {
