@@ -5,6 +5,7 @@ mod capture;
 mod cgroup_files;
 #[cfg(test)]
 mod fake;
+mod hidden;
 mod host_snapshot;
 mod ownership;
 mod process_files;

@@ -16,8 +16,8 @@ mod capabilities;
 mod golden;
 
 use capabilities::{
-    every_command_of_a_remedy_lifts_what_it_is_for, lockdown_takes_what_it_says,
-    pressure_works_after_its_remedy, what_refuses_is_named,
+    all_processes_are_counted, every_command_of_a_remedy_lifts_what_it_is_for,
+    lockdown_takes_what_it_says, pressure_works_after_its_remedy, what_refuses_is_named,
 };
 use scenarios::vm::{Boot, Guest, NOBODY};
 use serde_json::{Value, json};
@@ -59,6 +59,7 @@ checks! {
     lockdown_takes_nothing_from_an_answer
     capabilities_of_a_file_do_not_end_the_agent
     over_ssh_a_quota_is_a_diagnosis
+    all_processes_are_counted
     every_command_of_a_remedy_lifts_what_it_is_for
     what_refuses_is_named
     lockdown_takes_what_it_says

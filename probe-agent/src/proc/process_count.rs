@@ -5,6 +5,7 @@
 
 use super::{ReadError, Root, Source, each_entry};
 use rustix::{
+    fd::OwnedFd,
     fs::{AtFlags, FileType, StatxFlags},
     io::Errno,
 };
@@ -13,8 +14,9 @@ impl Root {
     /// Counts the processes that `/proc` shows, and those that the whole machine has, where the
     /// kernel tells.
     ///
-    /// The link count of `/proc` is that of its own folders and one for each process of the machine,
-    /// also those that are hidden or in another pid namespace.
+    /// The link count of `/proc` is that of its own entries and one for each process of the machine,
+    /// also those that are hidden or in another pid namespace. Which of the entries count differs:
+    /// the folders, or, as in 6.1, the files too. Another folder of the kernel's tells that.
     ///
     /// # Errors
     ///
@@ -22,21 +24,56 @@ impl Root {
     pub fn count_processes(&self) -> Result<(u64, Option<u64>), ReadError> {
         let Source::Now(tree) = &self.source else { return Err(Errno::NOENT.into()) };
         // Where it is refused, as by old filters of system calls, the kernel does not tell.
-        let links = rustix::fs::statx(&tree.proc, "", AtFlags::EMPTY_PATH, StatxFlags::NLINK);
-        let (mut seen, mut own_folders) = (0_u64, 0_u64);
+        let links = links(&tree.proc, "").ok();
+        let (mut seen, mut own) = (0, Entries::default());
         each_entry(&tree.proc, ".", |name, kind| {
             if name.iter().all(u8::is_ascii_digit) {
                 seen += 1;
-            } else if kind == FileType::Directory {
-                own_folders += 1;
+            } else if ![b"self".as_slice(), b"thread-self"].contains(&name) {
+                // Those two are made for each reader, and belong to no folder.
+                own.add(kind);
             }
         })?;
-        // Every folder counts its parent's and its own entry.
-        let total =
-            links.ok().and_then(|status| u64::from(status.stx_nlink).checked_sub(own_folders + 2));
+        let total = links.and_then(|links| links.checked_sub(own.links(files_count(&tree.proc))));
         // A number that is too small is no such count: something else than a kernel shows this.
         Ok((seen, total.filter(|total| *total > 0)))
     }
+}
+
+/// Entries of a folder of `/proc` that belong to the kernel itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entries {
+    folders: u64,
+    others: u64,
+}
+
+impl Entries {
+    const fn add(&mut self, kind: FileType) {
+        if matches!(kind, FileType::Directory) {
+            self.folders += 1;
+        } else {
+            self.others += 1;
+        }
+    }
+
+    /// What the link count is for these alone. Every folder counts its parent's and its own entry.
+    const fn links(self, files_count: bool) -> u64 {
+        2 + self.folders + if files_count { self.others } else { 0 }
+    }
+}
+
+/// Whether this kernel counts plain files as links of their folder: it does in a folder that has
+/// both, and no processes.
+fn files_count(proc: &OwnedFd) -> bool {
+    const WITH_BOTH: &str = "tty";
+    let mut entries = Entries::default();
+    let listed = each_entry(proc, WITH_BOTH, |_, kind| entries.add(kind));
+    listed.is_ok() && links(proc, WITH_BOTH) == Ok(entries.links(true))
+}
+
+fn links(proc: &OwnedFd, path: &str) -> Result<u64, Errno> {
+    let status = rustix::fs::statx(proc, path, AtFlags::EMPTY_PATH, StatxFlags::NLINK)?;
+    Ok(u64::from(status.stx_nlink))
 }
 
 #[cfg(test)]

@@ -261,7 +261,7 @@ pub struct Tcp {
 pub struct Blocked {
     /// How many were found.
     pub tasks: Observed<u32>,
-    /// Tasks that were not looked at, because there are too many.
+    /// Tasks that were not looked at, because there are too many, or because `/proc` hides them.
     pub not_looked_at: u32,
     /// By what they wait in, most first.
     pub groups: Vec<BlockedGroup>,

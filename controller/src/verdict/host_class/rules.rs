@@ -122,7 +122,10 @@ fn tasks_blocked(report: &Report) -> Finding {
         Observed::Unknown(reason) => return cannot_tell(reason),
     };
     if tasks < MANY {
-        return fails();
+        return match report.blocked.not_looked_at {
+            0 => fails(),
+            hidden => Finding::CannotTell { reason: format!("{hidden} tasks were not looked at") },
+        };
     }
     let storage = report.pressure.io_some_pct.known().map_or(0.0, |share| share.get());
     // Blocked on storage that answers is the storage's class.

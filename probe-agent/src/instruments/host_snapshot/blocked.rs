@@ -3,7 +3,11 @@
 //! The load average counts them, and nothing else does: a machine with an idle processor and a load
 //! of forty has forty of them.
 
-use crate::{call::Context, instruments::process_files::ProcessFiles, proc::pid_stat};
+use crate::{
+    call::Context,
+    instruments::{hidden, process_files::ProcessFiles},
+    proc::pid_stat,
+};
 use protocol::{
     error::AgentError,
     host_text::HostText,
@@ -31,12 +35,16 @@ struct Process {
     threads: u32,
     is_blocked: bool,
     is_of_the_agent: bool,
+    is_kernel_thread: bool,
 }
 
 struct Look<'c, 's> {
     context: &'c Context<'s>,
     looked_at: u32,
     not_looked_at: u32,
+    /// Threads of the processes that are seen.
+    seen_threads: u64,
+    shows_kernel: bool,
     /// By where they wait: each process's tasks.
     found: BTreeMap<Place, BTreeMap<u32, (HostText, u32)>>,
 }
@@ -50,14 +58,23 @@ type Place = Result<HostText, Reason>;
 ///
 /// When the call reached a limit.
 pub(super) fn look(context: &Context<'_>) -> Result<Blocked, AgentError> {
-    let mut look = Look { context, looked_at: 0, not_looked_at: 0, found: BTreeMap::new() };
+    let mut look = Look {
+        context,
+        looked_at: 0,
+        not_looked_at: 0,
+        seen_threads: 0,
+        shows_kernel: false,
+        found: BTreeMap::new(),
+    };
     let mut pids = Vec::new();
     // Without the list there is nothing to be found; `process_list` says why.
     let _ = context.root.list_ids(".", &mut pids);
+    let shows_first = pids.contains(&1);
     let is_empty = pids.is_empty() && context.root.is_snapshot();
     for pid in pids {
         look.process(pid)?;
     }
+    look.count_hidden(shows_first);
     let mut groups: Vec<BlockedGroup> =
         look.found.iter().filter_map(|(place, processes)| group(place, processes)).collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.tasks));
@@ -76,6 +93,8 @@ fn group(place: &Place, processes: &BTreeMap<u32, (HostText, u32)>) -> Option<Bl
 impl Look<'_, '_> {
     fn process(&mut self, pid: u32) -> Result<(), AgentError> {
         let Some(process) = self.read(&format!("{pid}"), pid)? else { return Ok(()) };
+        self.seen_threads = self.seen_threads.saturating_add(process.threads.into());
+        self.shows_kernel |= process.is_kernel_thread;
         // What the agent asks of a file system that does not answer hangs, too; `mounts` has that.
         if self.context.root.live_top().is_some() && process.is_of_the_agent {
             return Ok(());
@@ -94,6 +113,17 @@ impl Look<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Counts the tasks that the machine has and `/proc` does not show.
+    fn count_hidden(&mut self, shows_first: bool) {
+        if hidden::hidden_by(shows_first, self.shows_kernel, self.context).is_empty() {
+            return;
+        }
+        let all = hidden::host_threads(self.context).known().copied().unwrap_or_default();
+        let hidden = all.saturating_sub(self.seen_threads);
+        let hidden = u32::try_from(hidden).unwrap_or(u32::MAX);
+        self.not_looked_at = self.not_looked_at.saturating_add(hidden);
     }
 
     /// One task's line; `None` when it has ended, or when there are too many.
@@ -116,6 +146,7 @@ impl Look<'_, '_> {
             pid,
             name: HostText::new(stat.name),
             threads: stat.threads,
+            is_kernel_thread: stat.is_kernel_thread(),
             is_of_the_agent: [pid, stat.parent_pid].contains(&std::process::id()),
             is_blocked: State::from_letter(stat.state) == State::UninterruptibleSleep,
         }))
@@ -145,6 +176,21 @@ mod tests {
     use super::*;
     use crate::instruments::fake::{FakeMachine, FakeStat};
     use protocol::observed::Observed;
+
+    #[test]
+    fn tasks_that_are_hidden_are_not_taken_for_tasks_that_do_not_hang() {
+        let machine = FakeMachine::new();
+        machine.write("loadavg", "9.00 9.00 9.00 1/80 11206\n");
+        machine.stat("7", FakeStat { threads: 3, ..FakeStat::idle(7, 1) });
+        let not_looked_at = || look(&machine.context()).unwrap().not_looked_at;
+        assert_eq!(not_looked_at(), 0);
+        let mount = "22 1 0:5 / /proc rw - proc proc rw,hidepid=invisible\n";
+        machine.write("self/mountinfo", mount);
+        assert_eq!(not_looked_at(), 77);
+        // Who sees the first process sees all.
+        machine.stat("1", FakeStat::idle(1, 1));
+        assert_eq!(not_looked_at(), 0);
+    }
 
     #[test]
     fn blocked_tasks_are_grouped_by_what_they_wait_in() {

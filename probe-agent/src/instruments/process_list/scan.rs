@@ -3,11 +3,11 @@
 use super::counters::{self, Basis, Counter, IoCount};
 use crate::{
     call::Context,
-    instruments::process_files::ProcessFiles,
+    instruments::{hidden, process_files::ProcessFiles},
     proc::{
         host_stat,
         host_stat::HostStat,
-        loadavg, mountinfo, pid_stat,
+        pid_stat,
         pid_stat::{PidStat, Reaped},
     },
 };
@@ -83,21 +83,11 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// What hides processes from this pass. Pid 1 is in every pid namespace, and threads of the kernel
-    /// are in the first one only: a `/proc` that shows them shows all.
+    /// What hides processes from this pass.
     pub(super) fn hidden_by(&self, context: &Context<'_>) -> Vec<HiddenBy> {
-        let mut hidden_by = Vec::new();
-        let mut mounts = Vec::new();
-        let _ = context.root.read_proc("self/mountinfo", &mut mounts);
         let shows_first = self.samples.first().is_some_and(|sample| sample.pid == 1);
-        if !shows_first && mountinfo::proc_hides_processes(&mounts) {
-            hidden_by.push(HiddenBy::Hidepid);
-        }
         let shows_kernel = self.samples.iter().any(|sample| sample.is_kernel_thread);
-        if !shows_kernel && context.root.is_in_pid_namespace() {
-            hidden_by.push(HiddenBy::PidNamespace);
-        }
-        hidden_by
+        hidden::hidden_by(shows_first, shows_kernel, context)
     }
 
     pub(super) fn name(&self, sample: &Sample) -> HostText {
@@ -147,7 +137,7 @@ impl Scanner {
         let mut scan = Scan {
             samples: Vec::new(),
             names: Vec::new(),
-            host_threads: host_threads(context),
+            host_threads: hidden::host_threads(context),
             host: host_stat::read(context.root).into(),
             lost: Lost::default(),
             began: context.root.monotonic(),
@@ -224,15 +214,6 @@ impl Scanner {
         scan.samples.push(sample);
         Ok(())
     }
-}
-
-fn host_threads(context: &Context<'_>) -> Observed<u64> {
-    let mut text = Vec::new();
-    let read = context.root.read_proc("loadavg", &mut text);
-    let threads = read.map_err(|error| error.reason_of_file(Feature::Field)).and_then(|()| {
-        loadavg::parse_threads(&text).map_err(|error| Reason::NotUnderstood(error.shown()))
-    });
-    threads.into()
 }
 
 /// Reads the counter behind the columns of input and output.
