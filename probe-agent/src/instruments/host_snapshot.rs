@@ -41,8 +41,9 @@ impl Collect for HostSnapshot {
         let mounts = mounts::ask(root);
         let (looking, cgroups) = (Instant::now(), cgroups::look(root, cgroups_cpu(request.detail)));
         // Those that have a limit are read again. That takes no longer than finding them did, and
-        // ends with the window instead of after it.
-        let again = looking.elapsed().min(window / 4);
+        // ends with the window instead of after it. A snapshot has nothing before its end.
+        let again =
+            if root.is_snapshot() { Duration::ZERO } else { looking.elapsed().min(window / 4) };
         context.wait_until(started, window / 2, window)?;
         let blocked = blocked::look(context)?;
         context.wait_until(started, window.saturating_sub(again), window)?;

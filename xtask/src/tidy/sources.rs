@@ -57,6 +57,22 @@ fn unsafe_code_is_where_it_is_expected() {
     }
 }
 
+/// The clocks of the machine that the agent runs on are not those of a snapshot.
+#[test]
+fn instruments_ask_the_root_what_time_it_is() {
+    let is_of_this_machine =
+        |path: &str| path.contains("/capabilities") || path.contains("self_test");
+    let is_instrument = |path: &str| path.starts_with("probe-agent/src/instruments/");
+    let files = files();
+    for file in files.iter().filter(|file| is_instrument(&file.path)) {
+        let code = file.text.split("mod tests {").next().unwrap_or_default();
+        for clock in ["clock::monotonic()", "clock::since_boot()", "clock::wall()"] {
+            let asks = code.contains(clock) && !is_of_this_machine(&file.path);
+            assert!(!asks, "{} asks {clock} instead of its root", file.path);
+        }
+    }
+}
+
 #[test]
 fn wire_types_have_no_attribute_that_the_wire_cannot_carry() {
     // `view` is for JSON alone.
