@@ -47,7 +47,9 @@ fn snapshot(folder: &Path) -> Sysmcp {
 
 /// The paths of what was not measured.
 fn not_measured(answer: &Value) -> BTreeSet<String> {
-    answer["meta"]["not_measured"].as_object().unwrap().keys().cloned().collect()
+    // Where all was measured, there is none.
+    let reasons = answer["meta"]["not_measured"].as_object();
+    reasons.into_iter().flat_map(|reasons| reasons.keys().cloned()).collect()
 }
 
 /// All files below a folder.
