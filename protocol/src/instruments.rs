@@ -9,7 +9,7 @@ pub mod self_test;
 
 use crate::{
     parameter::InvalidParameter,
-    view::{json::Nulls, table::Table},
+    view::{nulls::Nulls, table::Table},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};

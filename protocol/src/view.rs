@@ -5,6 +5,7 @@
 
 pub mod capabilities;
 pub mod json;
+pub mod nulls;
 pub mod quantity;
 pub mod table;
 pub mod text;

@@ -6,7 +6,9 @@
 //! by a column of such a file reads it for every process, at both ends of the window.
 
 mod change;
+mod changes;
 mod children;
+mod columns;
 mod counters;
 mod groups;
 mod rates;
@@ -22,7 +24,7 @@ use crate::{
     },
     rank,
 };
-use change::Changes;
+use changes::Changes;
 use counters::Counters;
 use protocol::{
     error::AgentError,

@@ -19,9 +19,9 @@ use crate::{
     host_text::HostText,
     instruments::{Exchange, Instrument, NoItems},
     parameter::InvalidParameter,
-    view::{capabilities::View, table::Table},
+    view::table::Table,
 };
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
 /// Marker for this instrument.
@@ -63,36 +63,16 @@ pub struct Request {
 
 /// What is answered.
 ///
-/// On the wire it is what was found; in JSON it is in words, see [`View`].
+/// On the wire it is what was found; in JSON it is in words, see [`crate::view::capabilities`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// What was found.
     pub found: Found,
 }
 
-impl Serialize for Report {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() {
-            View::new(&self.found).serialize(serializer)
-        } else {
-            self.found.serialize(serializer)
-        }
-    }
-}
-
 impl<'de> Deserialize<'de> for Report {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Found::deserialize(deserializer).map(|found| Self { found })
-    }
-}
-
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Report {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        View::schema_name()
-    }
-    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        View::json_schema(generator)
     }
 }
 

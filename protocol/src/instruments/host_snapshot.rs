@@ -20,7 +20,7 @@ use crate::{
     observed::Observed,
     parameter::{InvalidParameter, in_range},
     units::{Bytes, PerSecond, Percent},
-    view::{json::Nulls, table::Table},
+    view::{nulls::Nulls, table::Table},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -1,7 +1,7 @@
 //! `capabilities` in words: what a program or a model reads.
 
-use crate::instruments::capabilities::{Check, CheckId, Found, Remedy, State};
-use serde::Serialize;
+use crate::instruments::capabilities::{Check, CheckId, Found, Remedy, Report, State};
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// What works here for this login, and the remedy for what does not.
@@ -23,6 +23,26 @@ pub struct View {
     pub checks: Vec<Row>,
     /// What decides around the agent.
     pub surroundings: SurroundingsView,
+}
+
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            View::new(&self.found).serialize(serializer)
+        } else {
+            self.found.serialize(serializer)
+        }
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Report {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        View::schema_name()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        View::json_schema(generator)
+    }
 }
 
 /// One outcome, and all checks that have it.

@@ -9,6 +9,7 @@ use crate::{
     loss::{Lost, Overhead, Truncation},
     message::Meta,
     observed::Reason,
+    view::nulls::Nulls,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -77,17 +78,6 @@ impl MetaView {
             redacted: meta.redacted,
         }
     }
-}
-
-/// Why fields are `null`, by their path.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nulls {
-    /// It could not be measured.
-    pub not_measured: BTreeMap<String, String>,
-    /// There is none.
-    pub absent: BTreeMap<String, String>,
-    /// Whether the answer leaves out what is 0.
-    pub is_brief: bool,
 }
 
 /// Reads a report's fields and lifts the unknown values out.

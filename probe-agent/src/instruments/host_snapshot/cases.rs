@@ -11,7 +11,7 @@ use protocol::{
     instruments::host_snapshot::{Blocked, BlockedGroup, Detail, Report, Request},
     message::Meta,
     observed::Observed,
-    view::json,
+    view::{json, nulls::Nulls},
 };
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn report_of(machine: &FakeMachine, request: &Request, change: impl FnOnce()) ->
     report::assemble(request, &first, &last, between, cost, &context)
 }
 
-fn pressure(files: &[(&str, &str)]) -> json::Nulls {
+fn pressure(files: &[(&str, &str)]) -> Nulls {
     let (report, _) = report_of(&machine(files), &full(), || ());
     json::fields(&AnyReport::HostSnapshot(report)).unwrap().1
 }

@@ -101,7 +101,7 @@ impl Family {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{change::Changes, scan::Scan},
+        super::{changes::Changes, scan::Scan},
         *,
     };
 

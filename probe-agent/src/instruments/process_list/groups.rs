@@ -1,8 +1,9 @@
 //! Processes added up by service, container, user or name.
 
 use super::{
-    change::{Change, Changes},
-    report::can_rank,
+    change::Change,
+    changes::Changes,
+    columns::{can_be_added_up, can_rank},
 };
 use crate::{
     call::Context,
@@ -157,7 +158,7 @@ fn group(members: &[&Change], column: Column, window: Duration, root: &Root) -> 
 /// What a group counts for; unknown where that of a member is.
 fn weight(members: &[&Change], column: Column) -> Observed<f64> {
     // Memory and age cannot be added up: the largest member stands for the group.
-    let is_sum = super::report::can_be_added_up(column);
+    let is_sum = can_be_added_up(column);
     let mut weight = Observed::Known(0.0);
     for process in members {
         weight = weight
@@ -205,7 +206,7 @@ fn readable(weight: f64, column: Column, page_bytes: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::instruments::process_list::{
-        change::Changes,
+        changes::Changes,
         scan::{Sample, Scan},
     };
     use protocol::observed::Nature;

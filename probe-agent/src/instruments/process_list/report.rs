@@ -3,6 +3,7 @@
 use super::{
     Measured,
     change::Change,
+    columns::{can_be_added_up, can_rank},
     groups,
     rates::{Details, Rates},
     stored,
@@ -13,7 +14,6 @@ use crate::{
         ownership::{self, Command, Placement, Users},
         process_files::ProcessFiles,
     },
-    proc::Root,
     rank,
     rank::Page,
 };
@@ -21,9 +21,7 @@ use protocol::{
     Report as AnyReport,
     error::AgentError,
     host_text::HostText,
-    instruments::process_list::{
-        Census, Column, GroupBy, Host, ProcessRow, Report, Request, Unranked,
-    },
+    instruments::process_list::{Census, GroupBy, Host, ProcessRow, Report, Request, Unranked},
     loss::Truncation,
     message::{Engine, Meta},
     observed::{Observed, Reason},
@@ -93,33 +91,6 @@ fn unranked<T>(entries: &[T], weight: impl Fn(&T) -> Observed<f64>) -> Option<Un
     let (rows, reason) = rank::unranked(entries, weight)?;
     let rows = u32::try_from(rows).unwrap_or(u32::MAX);
     Some(Unranked { rows, value: Observed::Unknown(reason) })
-}
-
-/// Whether processes can be ranked by a column: by what they did only where time passed.
-///
-/// # Errors
-///
-/// Why none did.
-pub(super) fn can_rank(column: Column, root: &Root) -> Result<(), Reason> {
-    match column {
-        Column::Rss | Column::Threads => Ok(()),
-        Column::Youngest => root.knows_uptime(),
-        Column::Cpu
-        | Column::User
-        | Column::System
-        | Column::ChildrenCpu
-        | Column::RunDelay
-        | Column::MinorFaults
-        | Column::MajorFaults
-        | Column::Read
-        | Column::Write
-        | Column::Switches => root.has_two_instants(),
-    }
-}
-
-/// Whether a share of the sum over processes has a meaning for a column.
-pub(super) const fn can_be_added_up(column: Column) -> bool {
-    !matches!(column, Column::Rss | Column::Youngest)
 }
 
 /// A stored measurement holds every column of the first pass, and what else was read for it.
@@ -346,12 +317,13 @@ fn commands(changes: &[Change], context: &Context<'_>) -> Vec<Command> {
 mod tests {
     use super::{
         super::{
-            change::Changes,
+            changes::Changes,
             scan::{Sample, Scan},
         },
         *,
     };
     use crate::instruments::fake::{FakeMachine, FakeStat};
+    use protocol::instruments::process_list::Column;
 
     #[test]
     fn another_process_under_the_pid_is_not_described_as_the_one_that_was_measured() {

@@ -5,7 +5,7 @@
 //! that is another thing than 0.
 
 use super::{Detail, Report};
-use crate::view::json::Nulls;
+use crate::view::nulls::Nulls;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 

@@ -1,0 +1,177 @@
+//! What every process did between two passes, and the machine.
+
+use super::{
+    change::{Change, change},
+    children,
+    scan::Scan,
+};
+use crate::{os::clock, proc::host_stat::HostStat};
+use protocol::{
+    instruments::process_list::{Column, HiddenBy},
+    loss::Lost,
+    observed::{Observed, Reason},
+    units::{PerSecond, Percent},
+};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Everything that changed between two passes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Changes {
+    /// The processes of the later pass, the largest first.
+    pub(super) processes: Vec<Change>,
+    /// Processes of the earlier pass that are gone.
+    pub(super) died: u32,
+    /// Processor time of processes that ended, as far as a parent still there waited for them.
+    pub(super) ended_cpu: Observed<Duration>,
+    pub(super) host: HostChange,
+    /// Threads of the whole machine, at the later pass.
+    pub(super) host_threads: Observed<u64>,
+    /// What hides processes. Filled in by whoever stores or shows this.
+    pub(super) hidden_by: Vec<HiddenBy>,
+    pub(super) lost: Lost,
+}
+
+/// What the machine did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct HostChange {
+    pub(super) cpus: Observed<u32>,
+    pub(super) busy_pct: Observed<Percent>,
+    pub(super) steal_pct: Observed<Percent>,
+    pub(super) forks_per_s: Observed<PerSecond>,
+    /// Time in which a processor did something for this machine.
+    pub(super) busy: Observed<Duration>,
+    /// What all processes can have used, at most.
+    most: Observed<Duration>,
+}
+
+/// Forgets a value, and not why there is none.
+fn forget<T>(value: &mut Observed<T>, reason: &Reason) {
+    if matches!(value, Observed::Known(_) | Observed::Unknown(Reason::EmptyWindow)) {
+        *value = Observed::Unknown(reason.clone());
+    }
+}
+
+impl Changes {
+    /// Compares two passes. A pid that was reused in between is two processes: one died, one was
+    /// born.
+    ///
+    /// `column` is the one that both passes read a file of its own for.
+    pub(super) fn between(first: &Scan, last: &Scan, column: Option<Column>) -> Self {
+        let mut earlier = first.samples.iter().peekable();
+        let mut processes = Vec::with_capacity(last.samples.len());
+        let mut died = Vec::new();
+        for sample in &last.samples {
+            while let Some(gone) = earlier.next_if(|earlier| earlier.pid < sample.pid) {
+                died.push(gone);
+            }
+            let same_pid = earlier.next_if(|earlier| earlier.pid == sample.pid);
+            let before = match same_pid {
+                Some(before) if before.start_ticks == sample.start_ticks => Some(before),
+                Some(replaced) => {
+                    died.push(replaced);
+                    None
+                }
+                None => None,
+            };
+            processes.push(change(sample, before, (first, last), column));
+        }
+        died.extend(earlier);
+        // Of processes that weigh the same, mostly nothing, the larger ones are of more interest.
+        processes.sort_by_key(|process| std::cmp::Reverse(process.resident_pages));
+        let host = HostChange::between(first, last);
+        let ended_cpu =
+            children::settle(&mut processes, &last.samples, &died, host.most.known().copied());
+        Self {
+            died: u32::try_from(died.len()).unwrap_or(u32::MAX),
+            processes,
+            ended_cpu,
+            host,
+            host_threads: last.host_threads.clone(),
+            hidden_by: Vec::new(),
+            lost: last.lost,
+        }
+    }
+}
+
+impl HostChange {
+    /// Forgets what takes two instants.
+    pub(super) fn forget_what_happened(&mut self, reason: &Reason) {
+        let shares = [&mut self.busy_pct, &mut self.steal_pct];
+        shares.into_iter().for_each(|share| forget(share, reason));
+        forget(&mut self.forks_per_s, reason);
+        forget(&mut self.busy, reason);
+    }
+
+    fn between(first: &Scan, last: &Scan) -> Self {
+        let window = last.began.saturating_sub(first.began);
+        let delta: Observed<HostStat> =
+            last.host.clone().zip(first.host.clone()).map(|(last, first)| last.since(&first));
+        let share =
+            |ticks: fn(&HostStat) -> u64| delta.clone().and_then(|delta| delta.share(ticks));
+        let forks = |delta: HostStat| PerSecond::over(delta.forks, window).unwrap_or_default();
+        Self {
+            cpus: delta.clone().map(|delta| delta.cpus),
+            busy_pct: share(HostStat::not_idle_ticks),
+            steal_pct: share(|delta| delta.steal_ticks),
+            forks_per_s: delta.clone().map(forks),
+            busy: delta.clone().map(|delta| clock::ticks(delta.busy_ticks())),
+            most: delta.map(|delta| clock::ticks(delta.most_ticks())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::scan::Sample, *};
+
+    fn sample(pid: u32, start_ticks: u64, parent_pid: u32, at_ms: u64) -> Sample {
+        Sample { parent_pid, ..Sample::idle(pid, start_ticks, Duration::from_millis(at_ms)) }
+    }
+
+    fn scan(at_ms: u64, samples: Vec<Sample>) -> Scan {
+        Scan::of(samples, Duration::from_millis(at_ms), Duration::from_millis(at_ms))
+    }
+
+    #[test]
+    fn a_process_busy_only_now_outranks_one_that_was_busy_for_weeks() {
+        let mut veteran = sample(1, 0, 0, 0);
+        veteran.user_ticks = 100_000_000;
+        let mut sleeper = sample(2, 0, 0, 0);
+        sleeper.user_ticks = 5;
+        let first = scan(0, vec![veteran.clone(), sleeper.clone()]);
+        veteran.at = Duration::from_secs(1);
+        sleeper.at = Duration::from_secs(1);
+        sleeper.user_ticks += 100;
+        let changes = Changes::between(&first, &scan(1000, vec![veteran, sleeper]), None);
+        let weights: Vec<_> =
+            changes.processes.iter().map(|change| change.weight(Column::Cpu)).collect();
+        assert_eq!(weights, [Observed::Known(0.0), Observed::Known(1.0)]);
+    }
+
+    #[test]
+    fn a_reused_pid_is_two_processes() {
+        let mut old = sample(7, 100, 1, 0);
+        old.user_ticks = 1_000_000;
+        let first = scan(100_000, vec![old]);
+        let mut new = sample(7, 10_050, 1, 101_000);
+        new.user_ticks = 25;
+        let changes = Changes::between(&first, &scan(101_000, vec![new]), None);
+        let [process] = changes.processes.as_slice() else { panic!("one process") };
+        assert!(process.born && changes.died == 1);
+        // Born half a second before it was read, it used a quarter of the window, not half.
+        assert_eq!(process.age, Duration::from_millis(500));
+        assert_eq!(process.window, Duration::from_secs(1));
+        assert_eq!(process.weight(Column::Cpu), Observed::Known(0.25));
+    }
+
+    #[test]
+    fn counters_that_step_back_are_no_growth() {
+        let mut before = sample(7, 100, 1, 0);
+        before.user_ticks = 50;
+        let mut after = sample(7, 100, 1, 1000);
+        after.user_ticks = 49;
+        let changes = Changes::between(&scan(0, vec![before]), &scan(1000, vec![after]), None);
+        assert_eq!(changes.processes[0].user, Duration::ZERO);
+    }
+}
