@@ -132,7 +132,7 @@ fn a_process_without_arguments_is_no_thread_of_the_kernel() {
     let perl = |title: &str, name: &str| {
         let script = format!(
             "$0 = '{title}'; open F, '>', '/proc/self/comm'; print F '{name}'; close F; \
-             $| = 1; print \"ready\\n\"; sleep 60"
+             $| = 1; print \"ready\\n\"; <STDIN>"
         );
         let mut command = Command::new("perl");
         Victim::start_and_wait(command.args(["-e", &script])).unwrap().0
@@ -272,6 +272,60 @@ fn a_pid_that_is_used_again_within_the_window_is_another_process() {
     assert!((5.0..70.0).contains(&cpu), "{row}");
     assert!(answer["census"]["died"].as_u64().unwrap() >= 1, "{answer}");
     assert!(answer["census"]["ended_cpu_ms"].as_u64().unwrap() > 100, "{answer}");
+}
+
+/// `smaps_rollup` of a process of 200 GB stops it for seconds, and `maps` of one with many mappings is
+/// as long as they are: neither is on the list.
+#[test]
+fn only_files_that_are_short_for_every_process_are_read_of_it() {
+    const LIST: [&str; 10] = [
+        "cgroup",
+        "cmdline",
+        "fd",
+        "io",
+        "limits",
+        "schedstat",
+        "stat",
+        "status",
+        "syscall",
+        "wchan",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let victim = Victim::start(Command::new("sleep").arg("60")).unwrap();
+    let one = format!("{{\"pid\":{},\"window_ms\":300}}", victim.pid());
+    for (tool, parameters) in [
+        ("process_list", "{\"window_ms\":300}"),
+        ("process_list", "{\"window_ms\":300,\"sort\":\"switches\",\"group_by\":\"service\"}"),
+        ("process_list", "{\"window_ms\":300,\"sort\":\"rss\"}"),
+        ("process_inspect", &one),
+        ("host_snapshot", "{\"window_ms\":300}"),
+    ] {
+        let mut strace = Command::new("strace");
+        strace
+            .args(["-f", "-e", "trace=open,openat,openat2,readlink,readlinkat", "-o"])
+            .arg(&trace);
+        strace.arg(programs::agent()).args(["--local", tool, "--params", parameters]);
+        let Ok(output) = strace.stdin(Stdio::null()).output() else {
+            return not_run("which files are read of a process", "strace");
+        };
+        assert!(output.status.success(), "{output:?}");
+        let text = fs::read_to_string(&trace).unwrap();
+        let paths = text.lines().filter_map(|line| line.split('"').nth(1));
+        let mut read = 0;
+        for path in paths.map(|path| path.trim_start_matches("/proc/")) {
+            let Some((first, rest)) = path.split_once('/') else { continue };
+            if !first.bytes().all(|byte| byte.is_ascii_digit()) || first.is_empty() {
+                continue;
+            }
+            read += 1;
+            let file = rest.rsplit('/').next().unwrap();
+            // The folder of the threads, and a thread's own.
+            let is_listed = rest == "task" || LIST.contains(&file);
+            assert!(is_listed, "{tool} {parameters} reads {path}");
+        }
+        assert!(read > 0 || tool == "host_snapshot", "{tool} reads nothing: {text}");
+    }
 }
 
 #[test]

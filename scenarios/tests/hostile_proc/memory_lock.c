@@ -1,7 +1,7 @@
 /* A process whose memory lock is held, so that whoever reads its arguments waits for good.
  *
- * Takes an empty folder. Prints the pid of that process, and goes on until it is killed; then all
- * of it comes loose.
+ * Takes an empty folder. Prints the pid of that process, and goes on until its stdin is closed or it is
+ * killed; then all of it comes loose.
  *
  * A file system of its own (FUSE) never delivers the one page of its one file. The process maps that
  * page, and a child reads it through /proc/PID/mem: the child holds the process's lock for reading
@@ -183,6 +183,8 @@ int main(int count, char **arguments)
 	wait_for_deaf(tid);
 	printf("%d\n", pid);
 	fflush(stdout);
-	for (;;)
-		pause();
+	while (read(0, path, sizeof path) > 0)
+		;
+	/* With the device, all that hangs comes loose; with this process, all others end. */
+	return 0;
 }
