@@ -4,6 +4,7 @@
 //! that a change of its speed meets every row alike.
 
 mod agent;
+mod beside;
 mod calls;
 mod overhead;
 mod ranking;
@@ -25,6 +26,9 @@ struct Arguments {
     /// Processes on the crowded host
     #[arg(long, default_value_t = 5000)]
     crowd: usize,
+    /// Instead of measuring the cost, asks this program and sysmcp the same about a host with faults
+    #[arg(long)]
+    beside: Option<PathBuf>,
     /// File to write
     #[arg(long)]
     out: Option<PathBuf>,
@@ -42,18 +46,26 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let programs = Programs::find(&arguments.root)?;
-    let mut text = table::heading()?;
-    text.push_str(&agent::measure(&programs)?);
-    for (processes, rounds) in [(200, arguments.rounds * 2), (arguments.crowd, arguments.rounds)] {
-        text.push_str(&ranking::measure(&programs, processes, rounds)?);
-    }
-    text.push_str(&overhead::measure(&programs, arguments.crowd)?);
-    text.push_str(&calls::measure(&programs)?);
+    let text = match &arguments.beside {
+        Some(peer) => beside::compare(&programs, peer)?,
+        None => cost(arguments, &programs)?,
+    };
     println!("{text}");
     if let Some(out) = &arguments.out {
         std::fs::write(out, text).with_context(|| format!("could not write {}", out.display()))?;
     }
     Ok(())
+}
+
+fn cost(arguments: &Arguments, programs: &Programs) -> Result<String> {
+    let mut text = table::heading("What it costs", "cargo xtask bench")?;
+    text.push_str(&agent::measure(programs)?);
+    for (processes, rounds) in [(200, arguments.rounds * 2), (arguments.crowd, arguments.rounds)] {
+        text.push_str(&ranking::measure(programs, processes, rounds)?);
+    }
+    text.push_str(&overhead::measure(programs, arguments.crowd)?);
+    text.push_str(&calls::measure(programs)?);
+    Ok(text)
 }
 
 /// User and system time in a `stat` file, in seconds; `first` is the number of the first of the two

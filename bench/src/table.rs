@@ -3,15 +3,15 @@
 use anyhow::Result;
 use std::{fs, process::Command};
 
-/// What machine this was, and when, without its name.
-pub fn heading() -> Result<String> {
+/// A title, what machine this was, and when, without its name.
+pub fn heading(title: &str, command: &str) -> Result<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let processors = std::thread::available_parallelism()?;
     let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output()?.stdout;
     let version = release.trim().split('-').next().unwrap_or_default().to_owned();
     Ok(format!(
-        "# What it costs\n\nWritten by `cargo xtask bench` on {}: {} processors, Linux {version}, \
-         {}. Ratios are of one run.\n",
+        "# {title}\n\nWritten by `{command}` on {}: {} processors, Linux {version}, {}. Everything is of \
+         one run.\n",
         String::from_utf8_lossy(&date).trim(),
         processors,
         std::env::consts::ARCH,

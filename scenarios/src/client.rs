@@ -16,6 +16,7 @@ pub struct Client {
     stdin: Option<ChildStdin>,
     messages: Receiver<Value>,
     next_id: u64,
+    server_info: Value,
 }
 
 impl Client {
@@ -24,13 +25,24 @@ impl Client {
     /// # Errors
     ///
     /// When it cannot be started or does not answer.
-    pub fn start(command: Command) -> Result<Self> {
-        let mut client = Self::start_silent(command)?;
+    pub fn start(mut command: Command) -> Result<Self> {
+        command.arg("serve");
+        Self::start_any(command)
+    }
+
+    /// Starts any server and shakes hands.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started or does not answer.
+    pub fn start_any(command: Command) -> Result<Self> {
+        let mut client = Self::spawn(command)?;
         let parameters = json!({
             "protocolVersion": "2025-11-25", "capabilities": {},
             "clientInfo": {"name": "scenario", "version": "1"},
         });
-        client.request("initialize", &parameters, Duration::from_secs(10))?;
+        let said = client.request("initialize", &parameters, Duration::from_secs(30))?;
+        client.server_info = said.get("serverInfo").cloned().unwrap_or_default();
         client.notify("notifications/initialized", &json!({}))?;
         Ok(client)
     }
@@ -41,13 +53,17 @@ impl Client {
     ///
     /// When it cannot be started.
     pub fn start_silent(mut command: Command) -> Result<Self> {
+        command.arg("serve");
+        Self::spawn(command).context("could not run sysmcp; `cargo xtask test` builds it")
+    }
+
+    fn spawn(mut command: Command) -> Result<Self> {
         let mut server = command
-            .arg("serve")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .context("could not run sysmcp; `cargo xtask test` builds it")?;
+            .with_context(|| format!("could not start {command:?}"))?;
         let stdin = server.stdin.take();
         let stdout = server.stdout.take().context("the server has no stdout")?;
         let (sender, messages) = channel();
@@ -59,7 +75,12 @@ impl Client {
                 }
             }
         });
-        Ok(Self { server, stdin, messages, next_id: 1 })
+        Ok(Self { server, stdin, messages, next_id: 1, server_info: Value::Null })
+    }
+
+    /// What the server said that it is: its name and version.
+    pub const fn server_info(&self) -> &Value {
+        &self.server_info
     }
 
     /// The server's pid.

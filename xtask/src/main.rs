@@ -63,6 +63,8 @@ enum Command {
     },
     /// Measure what it costs, beside what one would type instead
     Bench,
+    /// Ask linux-mcp-server and sysmcp the same about a host with known faults
+    Compare,
     /// Write goldens and generated documentation anew; then read the difference
     Bless,
 }
@@ -87,6 +89,7 @@ fn run(command: Command) -> Result<()> {
         Command::Fuzz { target, seconds, .. } => fuzz::run(target.as_deref(), seconds),
         Command::Kernels { kernel, check } => kernels::run(kernel.as_deref(), check.as_deref()),
         Command::Bench => measure::run(),
+        Command::Compare => measure::compare(),
         Command::Bless => bless::run(),
     }
 }

@@ -1,11 +1,24 @@
-//! Measures what sysmcp costs, beside what one would type instead.
+//! Measures what sysmcp costs, beside what one would type instead, and what it says, beside another
+//! server.
 
-use crate::{agents, setup, shell, shell::cargo};
+use crate::{agents, peers, setup, shell, shell::cargo};
 use anyhow::Result;
 use std::process::Command;
 
 /// Builds what is released, measures it, and writes `bench/results.md`.
 pub fn run() -> Result<()> {
+    build()?;
+    bench(&["--out", "bench/results.md"])
+}
+
+/// Asks another server the same about a host with faults, and writes the page about it.
+pub fn compare() -> Result<()> {
+    build()?;
+    let peer = peers::install_server()?;
+    bench(&["--beside", &peer.to_string_lossy(), "--out", "docs/beside-linux-mcp-server.md"])
+}
+
+fn build() -> Result<()> {
     setup::ensure(&[&setup::FOR_A_TARGET, &setup::FOR_TESTS])?;
     agents::build()?;
     let mut build = cargo();
@@ -13,8 +26,10 @@ pub fn run() -> Result<()> {
     shell::run(build.args(["--package", "scenarios"]))?;
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-o", "target/release/floor", "bench/floor.c"]);
-    shell::run(&mut cc)?;
+    shell::run(&mut cc)
+}
+
+fn bench(arguments: &[&str]) -> Result<()> {
     let mut bench = Command::new(shell::root().join("target/release/bench"));
-    bench.arg(shell::root()).arg("--out").arg(shell::root().join("bench/results.md"));
-    shell::run(&mut bench)
+    shell::run(bench.arg(shell::root()).args(arguments))
 }

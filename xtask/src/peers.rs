@@ -1,5 +1,5 @@
 //! The MCP clients that users have, installed for the tests from the public registries: the Python
-//! SDK and the Inspector. Nothing of them is part of this project.
+//! SDK and the Inspector; and another server, to compare with. Nothing of them is part of this project.
 
 use crate::shell;
 use anyhow::{Context as _, Result};
@@ -12,6 +12,8 @@ use std::{
 
 /// Versions that the tests were written against.
 const PYTHON_SDK: &str = "mcp==2.3.0";
+/// A server for the same purpose.
+const SERVER: &str = "linux-mcp-server==1.7.0";
 /// The Inspector needs a newer Node.js than Debian has.
 const NODE: [&str; 2] = ["node@22", "@modelcontextprotocol/inspector@2.12.0"];
 
@@ -41,6 +43,17 @@ pub fn install() -> Result<Peers> {
         shell::run(npm.arg(&node).args(NODE))
     })?;
     Ok(Peers { python, node })
+}
+
+/// Installs the server that sysmcp is compared with, and gives its program.
+pub fn install_server() -> Result<PathBuf> {
+    let folder = shell::root().join("target/peers/server");
+    once(&folder, SERVER, || {
+        shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        let pip = folder.join("bin/pip");
+        shell::run(Command::new(pip).args(["install", "--quiet", SERVER]))
+    })?;
+    Ok(folder.join("bin/linux-mcp-server"))
 }
 
 /// Installs into a folder unless this very thing is there already.
