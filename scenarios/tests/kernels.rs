@@ -49,6 +49,7 @@ checks! {
     a_busy_process_comes_first
     a_quota_is_seen_in_the_kernels_numbers
     a_memory_limit_is_seen_in_the_kernels_numbers
+    a_cgroup_that_memory_high_slows_is_named
     a_process_in_the_root_cgroup_has_no_limit
     pressure_that_is_off_is_not_zero
     processors_are_counted_as_they_are_wired
@@ -232,7 +233,8 @@ fn pressure_that_is_off_is_not_zero(kernel: &str) {
     for (command_line, is_on) in [("psi=1", true), ("psi=0", false)] {
         let mut guest = boot(kernel, &Boot { command_line, ..Boot::default() });
         for uid in [ROOT, NOBODY] {
-            let answer = guest.ask(uid, "host_snapshot", &json!({"window_ms": 200})).unwrap();
+            let parameters = json!({"window_ms": 200, "detail": "full"});
+            let answer = guest.ask(uid, "host_snapshot", &parameters).unwrap();
             for field in fields {
                 if is_on {
                     number(&answer["pressure"][field]);
@@ -276,6 +278,30 @@ fn a_hidden_process_is_said_to_be_hidden(kernel: &str) {
     assert!(number(&answer["census"]["processes"]) > 20.0, "{answer:#}");
 }
 
+/// `memory.high` stops nobody and kills nothing; it slows what goes above it.
+fn a_cgroup_that_memory_high_slows_is_named(kernel: &str) {
+    const FOLDER: &str = "/sys/fs/cgroup/slowed";
+    let mut guest = booted(kernel);
+    guest.sh(&format!("mkdir {FOLDER} && echo 16M > {FOLDER}/memory.high")).unwrap();
+    let hungry = "while :; do head -c 67108864 /dev/zero | tail -c 33554432 > /dev/null; done";
+    let line = format!("echo $$ > {FOLDER}/cgroup.procs; {hungry}");
+    guest.start(ROOT, &["sh", "-c", &line]).unwrap();
+    for uid in [ROOT, NOBODY] {
+        let events = format!("{FOLDER}/memory.events");
+        let before = counter(&mut guest, &events, "high");
+        let parameters = json!({"detail": "full", "window_ms": 4000, "limit": 10});
+        let answer = guest.ask(uid, "host_snapshot", &parameters).unwrap();
+        let around = counter(&mut guest, &events, "high") - before;
+        let rows = answer["cgroups"]["limited"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["path"] == "/slowed").unwrap();
+        println!("uid {uid}: {row}, {around} around the window");
+        assert_eq!(row["high_bytes"], 16 << 20);
+        let hits = number(&row["high_hits"]);
+        assert!(hits >= 1.0 && hits <= around as f64, "{around}: {row:#}");
+        assert!(row["limit_bytes"].is_null() && row["oom_kills"] == 0, "{row:#}");
+    }
+}
+
 /// Everything that has no value, and why: as root, the limits of a kernel; as nobody, those of the
 /// user.
 fn what_is_not_measured_is_listed(kernel: &str) {
@@ -284,7 +310,7 @@ fn what_is_not_measured_is_listed(kernel: &str) {
     let mut text = String::new();
     for (uid, name) in [(ROOT, "root"), (NOBODY, "nobody")] {
         for (tool, parameters) in [
-            ("host_snapshot", json!({})),
+            ("host_snapshot", json!({"detail": "full"})),
             ("process_list", json!({"limit": 1})),
             ("process_inspect", json!({"pid": pid})),
         ] {
