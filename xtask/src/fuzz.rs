@@ -69,16 +69,19 @@ pub fn run(only: Option<&str>, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Runs the parsers' target for so many seconds on each reader by itself, as many at a time as there
-/// are processors.
-pub fn each_reader(seconds: u64) -> Result<()> {
+/// Runs the parsers' target for so many seconds on each reader by itself, so many at a time, or as
+/// many as there are processors.
+pub fn each_reader(seconds: u64, jobs: Option<usize>) -> Result<()> {
     setup::ensure(&[&setup::FOR_FUZZING])?;
     let folder = Path::new("probe-agent/fuzz");
     let program = build(folder, KERNEL_FILES)?;
     let source = fs::read_to_string(shell::root().join(folder).join(READERS))?;
     let names = readers(&source);
-    let at_a_time = std::thread::available_parallelism()?.get();
-    for names in names.chunks(at_a_time) {
+    let at_a_time = match jobs {
+        Some(jobs) => jobs,
+        None => std::thread::available_parallelism()?.get(),
+    };
+    for names in names.chunks(at_a_time.max(1)) {
         let running = names.iter().map(|name| {
             let corpus = Corpus::of(&format!("{KERNEL_FILES}.{name}"))?;
             let mut run = corpus.run(&program, seconds);

@@ -48,6 +48,9 @@ enum Command {
         /// Each reader of a kernel file by itself instead
         #[arg(long, conflicts_with = "target")]
         each_reader: bool,
+        /// Readers at a time; as many as there are processors unless said otherwise
+        #[arg(long, value_name = "COUNT", requires = "each_reader")]
+        jobs: Option<usize>,
         /// Seconds for each target, or each reader
         #[arg(long, default_value_t = 600)]
         seconds: u64,
@@ -85,7 +88,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test { full } => check::run(full),
         Command::Agents { faulty: false } => agents::build(),
         Command::Agents { faulty: true } => agents::build_faulty(),
-        Command::Fuzz { each_reader: true, seconds, .. } => fuzz::each_reader(seconds),
+        Command::Fuzz { each_reader: true, seconds, jobs, .. } => fuzz::each_reader(seconds, jobs),
         Command::Fuzz { target, seconds, .. } => fuzz::run(target.as_deref(), seconds),
         Command::Kernels { kernel, check } => kernels::run(kernel.as_deref(), check.as_deref()),
         Command::Bench => measure::run(),
