@@ -54,6 +54,30 @@ impl Conclusion {
         self.class.is_none() && self.next.is_empty()
     }
 
+    /// The same in so many bytes of JSON: the class, the first evidence and the next step stay, and
+    /// of the other sentences those that fit, and how many do not.
+    pub fn within(mut self, bytes: usize, rest_by: &str) -> Self {
+        const FOR_THE_REST: usize = 60;
+        let is_longer = |conclusion: &Self, most: usize| {
+            serde_json::to_vec(conclusion).is_ok_and(|json| json.len() > most)
+        };
+        if !is_longer(&self, bytes) {
+            return self;
+        }
+        let mut left_out = 0;
+        while is_longer(&self, bytes.saturating_sub(FOR_THE_REST)) {
+            let least = [(&mut self.not, 0), (&mut self.cannot_tell, 0), (&mut self.because, 1)];
+            let longer = least.into_iter().find(|(lines, kept)| lines.len() > *kept);
+            let Some((lines, _)) = longer else { break };
+            lines.pop();
+            left_out += 1;
+        }
+        if left_out > 0 {
+            self.cannot_tell.push(format!("{left_out} more sentences: {rest_by}"));
+        }
+        self
+    }
+
     /// The conclusion as a person reads it.
     pub fn table(&self) -> Table {
         let mut facts = Vec::new();
@@ -74,5 +98,31 @@ impl Conclusion {
             facts.push(("next", format!("{} {}: {}", step.tool, step.parameters, step.why)));
         }
         Table::facts("", facts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conclusion_that_is_cut_keeps_its_class_and_says_so() {
+        let lines = |count: usize| (0..count).map(|line| format!("{line:050}")).collect();
+        let whole = Conclusion {
+            class: Some("storage_slow".to_owned()),
+            because: lines(3),
+            not: lines(2),
+            cannot_tell: lines(2),
+            ..Conclusion::default()
+        };
+        assert_eq!(whole.clone().within(1000, "ask for all"), whole);
+        let cut = whole.clone().within(300, "ask for all");
+        assert!(serde_json::to_vec(&cut).unwrap().len() <= 300, "{cut:?}");
+        assert_eq!((&cut.class, &cut.because), (&whole.class, &whole.because));
+        assert_eq!(cut.cannot_tell, ["4 more sentences: ask for all"]);
+        // What it is, and why, is never cut.
+        let least = whole.clone().within(1, "ask for all");
+        assert_eq!((&least.class, &least.because[..]), (&whole.class, &whole.because[..1]));
+        assert_eq!(least.cannot_tell, ["6 more sentences: ask for all"]);
     }
 }

@@ -5,7 +5,7 @@ use crate::verdict::{Conclusion, host_class};
 use protocol::{
     instruments::{
         NoItems,
-        host_snapshot::{Detail, HostSnapshot, Report, Request},
+        host_snapshot::{CONCLUSION_BYTES, Detail, HostSnapshot, Report, Request},
     },
     loss::CutBy,
     message::Meta,
@@ -32,7 +32,11 @@ impl Tool for HostSnapshot {
     }
 
     fn conclude(report: &Report, (): &(), _meta: &Meta) -> Conclusion {
-        host_class::conclude(report)
+        let conclusion = host_class::conclude(report);
+        match report.detail {
+            Detail::Brief => conclusion.within(CONCLUSION_BYTES, "ask with `detail` full"),
+            Detail::Full => conclusion,
+        }
     }
 
     fn rest(request: &Request, meta: &Meta) -> Option<Request> {
