@@ -1,7 +1,9 @@
 //! The few foreign programs that the agent may start, each with fixed arguments.
 //!
 //! No shell, no text from a caller, nothing on stdin, an empty environment, a process group of its
-//! own that is killed at the deadline.
+//! own that is killed at the deadline, and an end of its own when the agent's comes first.
+
+#![expect(unsafe_code, reason = "what happens between fork and exec has no safe form")]
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -108,6 +110,12 @@ impl Observer {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
+        // SAFETY: between fork and exec it makes one call to the kernel, which allocates nothing.
+        unsafe {
+            command.pre_exec(|| {
+                Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
+            });
+        }
         match command.spawn() {
             Ok(mut child) => watch(&mut child, deadline),
             Err(_) => Ran { end: End::NotStarted, output: Vec::new() },
