@@ -14,10 +14,16 @@
 mod capabilities;
 #[path = "../../fixtures/golden.rs"]
 mod golden;
+#[path = "kernels/meanwhile.rs"]
+mod meanwhile;
 
 use capabilities::{
     all_processes_are_counted, every_command_of_a_remedy_lifts_what_it_is_for,
     lockdown_takes_what_it_says, pressure_works_after_its_remedy, what_refuses_is_named,
+};
+use meanwhile::{
+    a_clock_that_is_set_is_named_and_moves_no_other_number,
+    a_processor_that_goes_and_comes_back_is_no_wild_number,
 };
 use scenarios::vm::{Boot, Guest, NOBODY};
 use serde_json::{Value, json};
@@ -51,6 +57,8 @@ checks! {
     a_memory_limit_is_seen_in_the_kernels_numbers
     a_cgroup_that_memory_high_slows_is_named
     a_process_in_the_root_cgroup_has_no_limit
+    a_clock_that_is_set_is_named_and_moves_no_other_number
+    a_processor_that_goes_and_comes_back_is_no_wild_number
     pressure_that_is_off_is_not_zero
     processors_are_counted_as_they_are_wired
     a_hidden_process_is_said_to_be_hidden
