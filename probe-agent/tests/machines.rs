@@ -39,7 +39,7 @@ use std::path::PathBuf;
 fn data(check: &str) -> Option<PathBuf> {
     let found = sources::data();
     if found.is_none() {
-        not_run::not_run(check, "../shared/data, the files of other machines");
+        not_run::not_here(check, "../shared/data, the files of other machines");
     }
     found
 }

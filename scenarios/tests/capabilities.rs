@@ -9,7 +9,12 @@
     reason = "a test fails by panicking"
 )]
 
-use scenarios::{client::Client, not_run::not_run, programs, sysmcp::Sysmcp};
+use scenarios::{
+    client::Client,
+    not_run::{not_here, not_run},
+    programs,
+    sysmcp::Sysmcp,
+};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -184,7 +189,7 @@ impl Drop for Mounts {
 fn a_user_is_let_by_each_level_of_perf_event_paranoid() {
     let Some(_machine) = machine("perf_event_paranoid") else { return };
     let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", 2) else {
-        not_run("perf_event_paranoid", "a kernel with performance events");
+        not_here("perf_event_paranoid", "a kernel with performance events");
         return;
     };
     let agent = Agent::new();
@@ -211,7 +216,7 @@ fn a_user_is_let_by_each_level_of_perf_event_paranoid() {
 fn fields_of_a_tracepoint_take_tracefs_and_the_lowest_level() {
     let Some(_machine) = machine("fields of tracepoints") else { return };
     let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", 2) else {
-        not_run("fields of tracepoints", "a kernel with performance events");
+        not_here("fields of tracepoints", "a kernel with performance events");
         return;
     };
     let agent = Agent::new();
@@ -224,7 +229,7 @@ fn fields_of_a_tracepoint_take_tracefs_and_the_lowest_level() {
     .concat();
     let found = agent.probe(&reader);
     if found.state("tracefs") == "not_in_kernel" {
-        not_run("fields of tracepoints", "a kernel with tracefs");
+        not_here("fields of tracepoints", "a kernel with tracefs");
         return;
     }
     found.refused("tracefs", &["not_mounted"]);
@@ -245,7 +250,7 @@ fn tracefs_is_mounted_for_root_and_is_not_for_a_user() {
     let user = [&mounts.enter()[..], &NOBODY].concat();
     let found = agent.probe(&user);
     if found.state("tracefs") == "not_in_kernel" {
-        not_run("tracefs", "a kernel with tracefs");
+        not_here("tracefs", "a kernel with tracefs");
         return;
     }
     found.refused("tracefs", &["not_mounted", "file_mode"]);
@@ -262,7 +267,7 @@ fn addresses_of_the_kernel_by_kptr_restrict_and_perf_event_paranoid() {
     let (Some(_kptr), Some(_paranoid)) =
         (Sysctl::set("kernel.kptr_restrict", 2), Sysctl::set("kernel.perf_event_paranoid", 2))
     else {
-        not_run("kptr_restrict", "a kernel with performance events");
+        not_here("kptr_restrict", "a kernel with performance events");
         return;
     };
     let printed = agent.probe(&[]).refused("kernel_symbols", &["kptr_restrict"]);
@@ -280,7 +285,7 @@ fn addresses_of_the_kernel_by_kptr_restrict_and_perf_event_paranoid() {
 fn delay_accounting_is_switched_on() {
     let Some(_machine) = machine("delay accounting") else { return };
     let Some(_delays) = Sysctl::set("kernel.task_delayacct", 0) else {
-        not_run("delay accounting", "a kernel with kernel.task_delayacct (5.14)");
+        not_here("delay accounting", "a kernel with kernel.task_delayacct (5.14)");
         return;
     };
     let agent = Agent::new();
@@ -330,7 +335,7 @@ fn root_without_a_capability_is_told_which() {
         let why = found.check("bpf_raw_tracepoint")["why"].as_str().unwrap();
         assert!(why.contains("CAP_BPF and CAP_PERFMON"), "{why}");
     } else {
-        not_run("eBPF without its capabilities", "a kernel with eBPF");
+        not_here("eBPF without its capabilities", "a kernel with eBPF");
     }
     found.refused_for("perf_others", &["capability"], "CapabilityBoundingSet=");
     found.refused_for("ptrace_others", &["capability"], "CapabilityBoundingSet=");
@@ -344,7 +349,7 @@ fn root_without_a_capability_is_told_which() {
 fn a_user_with_the_capabilities_needs_no_setting() {
     let Some(_machine) = machine("capabilities of a user") else { return };
     let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", 2) else {
-        not_run("capabilities of a user", "a kernel with performance events");
+        not_here("capabilities of a user", "a kernel with performance events");
         return;
     };
     let agent = Agent::new();
@@ -372,7 +377,7 @@ fn capabilities_of_a_user_namespace_do_not_count() {
     let words = [&wrapper[..], &["true"]].concat();
     let allowed = command(&words).stderr(Stdio::null()).status();
     if !allowed.unwrap().success() {
-        not_run("a user namespace", "a kernel that lets one be made");
+        not_here("a user namespace", "a kernel that lets one be made");
         return;
     }
     let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", 2) else { return };
@@ -442,7 +447,7 @@ fn a_small_limit_of_locked_memory_leaves_less_for_samples() {
         Sysctl::set("kernel.perf_event_mlock_kb", 516),
         Sysctl::set("kernel.perf_event_paranoid", 2),
     ) else {
-        not_run("the limit of locked memory", "a kernel with performance events");
+        not_here("the limit of locked memory", "a kernel with performance events");
         return;
     };
     let agent = Agent::new();

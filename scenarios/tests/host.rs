@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use scenarios::{not_run::not_run, programs, sysmcp::Sysmcp};
+use scenarios::{
+    not_run::{not_here, not_run},
+    programs,
+    sysmcp::Sysmcp,
+};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -99,7 +103,7 @@ fn what_is_written_to_a_disk_is_counted() {
     let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(folder.path()).output().unwrap();
     if String::from_utf8_lossy(&kind.stdout).contains("tmpfs") {
-        not_run("writes to a disk", "a folder on a disk");
+        not_here("writes to a disk", "a folder on a disk");
         return;
     }
     let mut file = fs::File::create(folder.path().join("written")).unwrap();
@@ -160,7 +164,7 @@ fn more_work_than_processors_is_a_shortage_of_processors() {
     let answer = snapshot(&json!({"window_ms": 2000}));
     drop(children);
     if answer["pressure"]["cpu_some_pct"].is_null() {
-        not_run("a shortage of processors", "pressure stall information");
+        not_here("a shortage of processors", "pressure stall information");
         return;
     }
     let classes = format!("{} {}", answer["class"], answer["also"]);

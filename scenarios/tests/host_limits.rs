@@ -4,7 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use scenarios::{
-    faults::Fault, not_run::not_run, service::Scenario, silent_mount::SilentMount, sysmcp::Sysmcp,
+    faults::Fault,
+    not_run::{not_here, not_run},
+    service::Scenario,
+    silent_mount::SilentMount,
+    sysmcp::Sysmcp,
 };
 use serde_json::{Value, json};
 use std::{
@@ -53,7 +57,7 @@ fn a_mount_that_does_not_answer_is_in_nobodys_way() {
     let folder = tempfile::tempdir().unwrap();
     let mount = match SilentMount::on(folder.path()) {
         Ok(mount) => mount,
-        Err(error) => return not_run("a mount that does not answer", &error.to_string()),
+        Err(error) => return not_here("a mount that does not answer", &error.to_string()),
     };
     let sysmcp = Sysmcp::local().unwrap();
     // The others answered, and what waits for an answer is not called a hanging task.

@@ -4,7 +4,7 @@
 
 use rustix::process::geteuid;
 use scenarios::{
-    not_run::not_run,
+    not_run::{not_here, not_run},
     programs,
     sysmcp::Sysmcp,
     victim::{Victim, built},
@@ -168,7 +168,7 @@ fn a_process_without_arguments_is_no_thread_of_the_kernel() {
         assert_eq!(found["process"]["is_kernel_thread"], true, "{found}");
         assert!(found["meta"]["absent"].to_string().contains("a kernel thread"), "{found}");
     } else {
-        not_run("threads of the kernel", "the first pid namespace");
+        not_here("threads of the kernel", "the first pid namespace");
     }
 }
 
@@ -176,7 +176,7 @@ fn a_process_without_arguments_is_no_thread_of_the_kernel() {
 fn threads_of_the_kernel_are_one_row_for_each_kind_where_names_are_added_up() {
     let of_kernel = fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n");
     if !of_kernel {
-        return not_run("threads of the kernel", "the first pid namespace");
+        return not_here("threads of the kernel", "the first pid namespace");
     }
     let parameters = json!({"group_by": "name", "limit": 200, "window_ms": 200, "sort": "threads"});
     let answer = Sysmcp::local().unwrap().answer("process_list", &parameters).unwrap();
@@ -330,8 +330,12 @@ fn only_files_that_are_short_for_every_process_are_read_of_it() {
 
 #[test]
 fn a_process_that_lets_no_reader_go_is_listed_and_the_others_with_it() {
-    if !geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-        return not_run("a process whose memory lock is held", "root, and /dev/fuse");
+    const CHECK: &str = "a process whose memory lock is held";
+    if !geteuid().is_root() {
+        return not_run(CHECK, "root");
+    }
+    if !Path::new("/dev/fuse").exists() {
+        return not_here(CHECK, "/dev/fuse");
     }
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty");

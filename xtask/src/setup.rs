@@ -29,7 +29,7 @@ pub const FOR_A_TARGET: [Program; 6] = [
 ];
 
 /// For the tests: what users would type instead, and the clients they use.
-pub const FOR_TESTS: [Program; 8] = [
+pub const FOR_TESTS: [Program; 10] = [
     program("fish", "fish"),
     program("tcsh", "tcsh"),
     program("busybox", "busybox"),
@@ -38,6 +38,8 @@ pub const FOR_TESTS: [Program; 8] = [
     program("python3", "python3-venv"),
     program("npm", "npm"),
     program("unshare", "util-linux"),
+    program("perl", "perl"),
+    program("strace", "strace"),
 ];
 
 /// For other kernels: what fetches them, and what they run in.
