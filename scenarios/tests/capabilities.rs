@@ -52,12 +52,12 @@ struct Sysctl {
 }
 
 impl Sysctl {
-    /// Sets it. `None` where this kernel has no such setting.
+    /// Sets it. `None` where this kernel has no such setting, or lets nobody change it.
     fn set(name: &str, value: i64) -> Option<Self> {
         let path = PathBuf::from("/proc/sys").join(name.replace('.', "/"));
         let before = fs::read_to_string(&path).ok()?;
         let sysctl = Self { path, before };
-        fs::write(&sysctl.path, value.to_string()).unwrap();
+        fs::write(&sysctl.path, value.to_string()).ok()?;
         Some(sysctl)
     }
 }
