@@ -19,10 +19,7 @@ pub(super) fn perf(
     is_filtered: bool,
     errno: Errno,
 ) -> Vec<Barrier> {
-    let mut barriers = Vec::new();
-    if is_filtered {
-        barriers.push(Barrier::Seccomp { syscall: Syscall::PerfEventOpen });
-    }
+    let mut barriers = filter(is_filtered, Syscall::PerfEventOpen);
     barriers.extend(paranoid(situation, needs, errno));
     or_unexplained(barriers, situation, errno)
 }
@@ -54,10 +51,7 @@ pub(super) fn perf_of_others(
     is_filtered: bool,
     errno: Errno,
 ) -> Vec<Barrier> {
-    let mut barriers = Vec::new();
-    if is_filtered {
-        barriers.push(Barrier::Seccomp { syscall: Syscall::PerfEventOpen });
-    }
+    let mut barriers = filter(is_filtered, Syscall::PerfEventOpen);
     barriers.extend(paranoid(situation, 2, errno));
     if !stands_above_perf(situation) {
         barriers.extend(capabilities(situation, &[Capability::PERFMON]));
@@ -74,10 +68,7 @@ pub(super) fn bpf(
     is_filtered: bool,
     errno: Errno,
 ) -> Vec<Barrier> {
-    let mut barriers = Vec::new();
-    if is_filtered {
-        barriers.push(Barrier::Seccomp { syscall: Syscall::Bpf });
-    }
+    let mut barriers = filter(is_filtered, Syscall::Bpf);
     if !situation.has(Capability::SYS_ADMIN) {
         let found = situation.unprivileged_bpf_disabled.filter(|found| *found != 0);
         match (is_for_everybody, found) {
@@ -103,10 +94,7 @@ pub(super) fn ptrace_of_a_child(
     is_filtered: bool,
     errno: Errno,
 ) -> Vec<Barrier> {
-    let mut barriers = Vec::new();
-    if is_filtered {
-        barriers.push(Barrier::Seccomp { syscall: Syscall::Ptrace });
-    }
+    let mut barriers = filter(is_filtered, Syscall::Ptrace);
     barriers.extend(yama(situation, 1));
     or_unexplained(barriers, situation, errno)
 }
@@ -202,6 +190,11 @@ pub(super) fn hidden_processes(situation: &Situation) -> Vec<Barrier> {
         barriers.push(Barrier::PidNamespace);
     }
     barriers
+}
+
+/// The filter of system calls that answered instead of the kernel, where one did.
+fn filter(is_filtered: bool, syscall: Syscall) -> Vec<Barrier> {
+    is_filtered.then_some(Barrier::Seccomp { syscall }).into_iter().collect()
 }
 
 /// Yama, where it stands in the way of whoever has no `CAP_SYS_PTRACE`; 3 of everybody.
