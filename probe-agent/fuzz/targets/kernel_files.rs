@@ -36,7 +36,11 @@ const READERS: &[Check] = &[
         }
     }),
     ("limits", |bytes| drop(limits::parse_open_files(bytes))),
-    ("loadavg", |bytes| drop(loadavg::parse_threads(bytes))),
+    ("loadavg", |bytes| {
+        let _ = loadavg::parse_threads(bytes);
+        // No load that is not a number is one.
+        assert!(loadavg::parse_last_minute(bytes).is_none_or(|load| load >= 0.0));
+    }),
     ("memory", |bytes| {
         let _ = memory::amount(bytes, "MemAvailable");
         let _ = memory::direct_scans(bytes);

@@ -1,4 +1,4 @@
-//! How many threads the machine has.
+//! How many threads the machine has, and its load average.
 //!
 //! Source: `/proc/loadavg`. Kernel reference: `fs/proc/loadavg.c`, `man 5 proc_loadavg`.
 //! Always there. The count is of the whole machine, also from within a pid namespace and where
@@ -18,9 +18,24 @@ pub fn parse_threads(text: &[u8]) -> Result<u64, ParseError> {
     number(field.get(slash + 1..).unwrap_or_default(), 1)
 }
 
+/// The load average of the last minute; `None` where the text does not begin with one.
+pub fn parse_last_minute(text: &[u8]) -> Option<f64> {
+    let first = text.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let value = std::str::from_utf8(first).ok().and_then(|word| word.parse::<f64>().ok());
+    value.filter(|load| load.is_finite() && *load >= 0.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_load_is_a_number_that_is_not_negative() {
+        assert_eq!(parse_last_minute(b"0.20 0.18 0.12 1/80 11206\n"), Some(0.2));
+        for wrong in ["", "-1.0 0 0", "inf 0 0", "nan 0 0", "\u{fffd} 0 0"] {
+            assert_eq!(parse_last_minute(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn running_threads_are_not_taken_for_all() {

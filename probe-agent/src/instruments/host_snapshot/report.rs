@@ -11,6 +11,7 @@ use crate::{
         Root,
         diskstats::{DiskStat, SECTOR_BYTES},
         host_stat::HostStat,
+        loadavg,
         net_dev::InterfaceStat,
         pressure::Stalled,
         topology,
@@ -291,10 +292,7 @@ fn load(root: &Root) -> Observed<f64> {
     let mut text = Vec::new();
     let read = root.read_proc("loadavg", &mut text);
     let parsed = read.map_err(|error| error.reason_of_file(Feature::Field)).and_then(|()| {
-        let first = text.split(|byte| *byte == b' ').next().unwrap_or_default();
-        let value = std::str::from_utf8(first).ok().and_then(|word| word.parse::<f64>().ok());
-        value
-            .filter(|load| load.is_finite() && *load >= 0.0)
+        loadavg::parse_last_minute(&text)
             .ok_or_else(|| Reason::NotUnderstood(crate::proc::host_text(&text)))
     });
     parsed.into()
