@@ -235,15 +235,17 @@ impl Root {
     ///
     /// `stat`, `status`, `statm`, `schedstat`, `wchan`, `limits`, `cgroup` and `fd` take neither.
     pub fn read_each_patiently(&self, paths: Vec<String>) -> Patient {
+        // Of thousands of files no path is kept for nothing.
+        let noted = if self.recorder.is_some() { paths.clone() } else { Vec::new() };
         let patient = match &self.source {
-            Source::Now(tree) => tree.read_each_patiently(paths.clone()),
+            Source::Now(tree) => tree.read_each_patiently(paths),
             Source::Taken(snapshot) => {
                 let read =
                     |path: &String| Text::of(|buffer| snapshot.read(&below_proc(path), buffer));
                 Patient { texts: paths.iter().map(read).collect(), cpu: Duration::ZERO }
             }
         };
-        for (path, text) in paths.iter().zip(&patient.texts) {
+        for (path, text) in noted.iter().zip(&patient.texts) {
             let bytes = text.as_ref().map(|text| text.bytes.as_slice());
             self.note(|| below_proc(path), bytes.map_err(|error| *error));
         }

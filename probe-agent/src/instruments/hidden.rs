@@ -17,10 +17,12 @@ pub(super) fn hidden_by(
     context: &Context<'_>,
 ) -> Vec<HiddenBy> {
     let mut hidden_by = Vec::new();
-    let mut mounts = Vec::new();
-    let _ = context.root.read_proc("self/mountinfo", &mut mounts);
-    if !shows_first && mountinfo::proc_hides_processes(&mounts) {
-        hidden_by.push(HiddenBy::Hidepid);
+    if !shows_first {
+        let mut mounts = Vec::new();
+        let _ = context.root.read_proc("self/mountinfo", &mut mounts);
+        if mountinfo::proc_hides_processes(&mounts) {
+            hidden_by.push(HiddenBy::Hidepid);
+        }
     }
     if !shows_kernel && context.root.is_in_pid_namespace() {
         hidden_by.push(HiddenBy::PidNamespace);
