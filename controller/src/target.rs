@@ -1,5 +1,5 @@
 //! Which machine is meant, as a person writes it: `local`, `ssh:user@host:port`, or
-//! `snapshot:folder`.
+//! `snapshot:folder`. `russh:` and `openssh:` stand for `ssh:` with one way of getting there.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -17,12 +17,39 @@ pub enum Target {
 /// Where SSH goes. What is left out comes from the user's own SSH configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SshTarget {
+    /// By which SSH.
+    pub way: Way,
     /// The user to log in as.
     pub user: Option<String>,
     /// A host name, an address, or an alias of the SSH configuration.
     pub host: String,
     /// The port.
     pub port: Option<u16>,
+}
+
+/// By which SSH a machine is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// `ssh:`, the one that fits the user's configuration.
+    Fitting,
+    /// `russh:`, the one built into sysmcp.
+    BuiltIn,
+    /// `openssh:`, the user's own `ssh`.
+    Users,
+}
+
+impl Way {
+    const ALL: [(&str, Self); 3] =
+        [("ssh", Self::Fitting), ("russh", Self::BuiltIn), ("openssh", Self::Users)];
+
+    /// What stands before the host.
+    fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, way)| *way == self).map_or("ssh", |(name, _)| name)
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, way)| way)
+    }
 }
 
 impl FromStr for Target {
@@ -32,16 +59,19 @@ impl FromStr for Target {
         if text == "local" {
             return Ok(Self::Local);
         }
-        match text.split_once(':') {
-            Some(("ssh", rest)) => parse_ssh(rest).map(Self::Ssh),
-            Some(("snapshot", "")) => Err(BadTarget::Folder),
-            Some(("snapshot", folder)) => Ok(Self::Snapshot(folder.into())),
-            Some(_) | None => Err(BadTarget::Kind),
+        let (kind, rest) = text.split_once(':').ok_or(BadTarget::Kind)?;
+        match (kind, rest) {
+            ("snapshot", "") => Err(BadTarget::Folder),
+            ("snapshot", folder) => Ok(Self::Snapshot(folder.into())),
+            (kind, rest) => match Way::named(kind) {
+                Some(way) => parse_ssh(way, rest).map(Self::Ssh),
+                None => Err(BadTarget::Kind),
+            },
         }
     }
 }
 
-fn parse_ssh(text: &str) -> Result<SshTarget, BadTarget> {
+fn parse_ssh(way: Way, text: &str) -> Result<SshTarget, BadTarget> {
     let (user, place) = match text.rsplit_once('@') {
         Some((user, place)) => (Some(parse_user(user)?), place),
         None => (None, text),
@@ -54,7 +84,7 @@ fn parse_ssh(text: &str) -> Result<SshTarget, BadTarget> {
         Ok(0) | Err(_) => Err(BadTarget::Port),
         Ok(port) => Ok(port),
     });
-    Ok(SshTarget { user, host: host.to_owned(), port: port.transpose()? })
+    Ok(SshTarget { way, user, host: host.to_owned(), port: port.transpose()? })
 }
 
 fn parse_user(user: &str) -> Result<String, BadTarget> {
@@ -98,7 +128,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local => f.write_str("local"),
-            Self::Ssh(target) => write!(f, "ssh:{target}"),
+            Self::Ssh(target) => write!(f, "{}:{target}", target.way.name()),
             Self::Snapshot(folder) => {
                 let folder = folder.to_string_lossy();
                 write!(f, "snapshot:{}", protocol::host_text::printable(&folder))
@@ -164,6 +194,8 @@ mod tests {
             "ssh:[fe80::1%eth0]",
             "ssh:DOMAIN\\me@host",
             "ssh:me@corp@host",
+            "russh:deploy@web-1",
+            "openssh:web-1:2222",
             "snapshot:./captured/web 1:a",
         ] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);

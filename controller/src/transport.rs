@@ -1,6 +1,8 @@
 //! How bytes reach an agent: a command is started somewhere, and its stdin and stdout are ours.
 
+pub mod known_hosts;
 pub mod local;
+pub mod meaning;
 pub mod openssh;
 pub mod process;
 

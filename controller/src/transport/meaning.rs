@@ -1,0 +1,157 @@
+//! What the user's SSH configuration means for one target, as far as we can be true to it ourselves.
+//!
+//! The configuration is not interpreted here where there is an `ssh` to ask: `ssh -G` says what it
+//! comes to. Every setting it names has to be one that we know, with a value that we can honour;
+//! anything else is [`Outside`], and the user's own `ssh` is the way in.
+
+use crate::target::SshTarget;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// A login, with nothing left to look up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meaning {
+    /// The name or address to connect to.
+    pub host: String,
+    /// The port to connect to.
+    pub port: u16,
+    /// The user to log in as.
+    pub user: String,
+    /// The name under which known_hosts keeps the host, where the configuration gives it another.
+    pub host_key_alias: Option<String>,
+    /// Private keys (or their public halves, for an ssh-agent to find them by), best first. They
+    /// need not exist.
+    pub identity_files: Vec<PathBuf>,
+    /// Certificates for those keys. They need not exist.
+    pub certificate_files: Vec<PathBuf>,
+    /// Whether only keys of `identity_files` and `certificate_files` may be offered.
+    pub identities_only: bool,
+    /// The socket of the ssh-agent; none where there is none, or none is to be asked.
+    pub agent_socket: Option<PathBuf>,
+    /// Login methods in the order to try them, without those that are switched off.
+    pub methods: Vec<Method>,
+    /// Methods that the configuration allows and only `ssh` itself knows, by their names on the wire.
+    pub methods_of_ssh_alone: Vec<String>,
+    /// The user's known_hosts files, in order; the first is where a new key is written.
+    pub user_known_hosts: Vec<PathBuf>,
+    /// The machine's known_hosts files, in order.
+    pub global_known_hosts: Vec<PathBuf>,
+    /// What to do about a host key that is not known.
+    pub unknown_host_key: UnknownHostKey,
+    /// Whether the address has to be known with the same key too, if it is known at all.
+    pub checks_address: bool,
+    /// Whether names are written to known_hosts as hashes.
+    pub hashes_known_hosts: bool,
+    /// How the connection is made.
+    pub route: Route,
+    /// How long connecting may take, if the configuration says.
+    pub connect_timeout: Option<Duration>,
+    /// After how long a silence to ask whether the server is still there.
+    pub alive_interval: Option<Duration>,
+    /// How many such questions may stay without an answer.
+    pub alive_count: usize,
+    /// Which algorithms the configuration allows, by their names on the wire.
+    pub algorithms: Algorithms,
+    /// The smallest RSA key that is accepted, in bits.
+    pub rsa_bits: usize,
+    /// Whether the configuration forbids asking anything (`BatchMode`).
+    pub is_batch: bool,
+    /// Where the master of shared connections would listen, if the configuration has one.
+    pub control_path: Option<PathBuf>,
+}
+
+/// A login method that we know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// A key or a certificate.
+    PublicKey,
+    /// Questions of the server, as for a second factor.
+    KeyboardInteractive,
+    /// A password.
+    Password,
+}
+
+/// What to do about a host key that is not known. One that has changed is always refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownHostKey {
+    /// Refuse it.
+    Refuse,
+    /// Write it down and go on, as the user asked for.
+    Accept,
+}
+
+/// How a connection is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// By TCP.
+    Direct,
+    /// Through another host, which has a meaning of its own.
+    Jump(Box<Meaning>),
+    /// Through a program, by `/bin/sh -c "exec …"`, with every token replaced.
+    Command(String),
+}
+
+/// Algorithms that the configuration allows, by their names on the wire, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Algorithms {
+    /// Key exchange.
+    pub key_exchange: Vec<String>,
+    /// Ciphers.
+    pub ciphers: Vec<String>,
+    /// Message authentication codes.
+    pub macs: Vec<String>,
+    /// Keys and certificates of hosts.
+    pub host_keys: Vec<String>,
+    /// Keys and certificates of users.
+    pub user_keys: Vec<String>,
+    /// Signatures of certificate authorities.
+    pub authority_signatures: Vec<String>,
+}
+
+/// Why we cannot be true to the configuration ourselves.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Outside {
+    /// A setting that we do not know, or a value that we cannot honour.
+    #[error("your SSH configuration says `{setting} {value}`")]
+    Setting {
+        /// The setting's name.
+        setting: String,
+        /// Its value, capped and escaped.
+        value: String,
+    },
+    /// Without an `ssh` to ask, the file says what only `ssh` can tell.
+    #[error("{file}, line {line}: {problem}, and there is no ssh on this machine to ask")]
+    Line {
+        /// The file.
+        file: String,
+        /// The line's number.
+        line: usize,
+        /// What is there.
+        problem: String,
+    },
+    /// `ssh -G` refused the configuration or the target.
+    #[error("ssh does not understand its configuration: {said}")]
+    Refused {
+        /// What it said.
+        said: String,
+    },
+    /// Jump hosts that need jump hosts.
+    #[error("the way there takes more than {limit} jump hosts")]
+    TooManyJumps {
+        /// How many are followed.
+        limit: usize,
+    },
+}
+
+/// What the configuration means for a target. Asks `ssh -G`, and reads the files where there is no
+/// `ssh`.
+///
+/// # Errors
+///
+/// Why we cannot be true to it.
+pub async fn of(target: &SshTarget, config: Option<&Path>) -> Result<Meaning, Outside> {
+    let _ = (target, config);
+    todo!()
+}
