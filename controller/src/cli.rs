@@ -32,7 +32,8 @@ pub struct Cli {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "For every command")]
 pub struct Common {
-    /// Machine to look at: local, ssh:user@host:port, or snapshot:folder [default: local]
+    /// Machine to look at: local, ssh:user@host:port, or snapshot:folder; russh: is ssh: with
+    /// sysmcp's own SSH whatever is configured, openssh: with your ssh [default: local]
     #[arg(long, global = true, value_name = "TARGET")]
     pub target: Option<String>,
     /// Configuration file [default: ~/.config/sysmcp/config.toml]
@@ -63,6 +64,12 @@ pub struct Common {
     /// Configuration for ssh, instead of your own: as `ssh -F`
     #[arg(long, global = true, value_name = "FILE")]
     pub ssh_config: Option<PathBuf>,
+    /// Believe a host whose key is not known yet, and record it; one that has changed is refused
+    #[arg(long, global = true)]
+    pub accept_new: bool,
+    /// Print what each step of connecting took, and the bytes each way
+    #[arg(long, global = true)]
+    pub timings: bool,
     /// Folder with agents, instead of those this file carries; for work on the agent
     #[arg(long, global = true, value_name = "FOLDER")]
     pub agents: Option<PathBuf>,
@@ -160,6 +167,7 @@ impl Common {
             max_calls: self.max_calls,
             ssh_config: self.ssh_config.clone(),
             agents: self.agents.clone(),
+            accept_new: self.accept_new,
         }
     }
 }

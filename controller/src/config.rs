@@ -37,6 +37,10 @@ pub struct Settings {
     pub ssh_config: Option<PathBuf>,
     /// A folder with agents, instead of the embedded ones.
     pub agents: Option<PathBuf>,
+    /// Whether to believe a host whose key is not known. Only a flag says so: for every time there
+    /// is the SSH configuration.
+    #[serde(skip)]
+    pub accept_new: bool,
 }
 
 /// The variables, each with the setting it sets.
@@ -73,6 +77,8 @@ pub struct Config {
     pub ssh_config: Option<PathBuf>,
     /// Where agents come from.
     pub agents: Agents,
+    /// Whether to believe a host whose key is not known, and to write its key down.
+    pub accept_new: bool,
 }
 
 /// The environment, as far as it matters.
@@ -164,6 +170,7 @@ impl Settings {
             max_calls: self.max_calls.or(weaker.max_calls),
             ssh_config: self.ssh_config.or(weaker.ssh_config),
             agents: self.agents.or(weaker.agents),
+            accept_new: self.accept_new || weaker.accept_new,
         }
     }
 }
@@ -189,6 +196,7 @@ fn from_variables(environment: &Environment) -> Result<Settings, ConfigError> {
         max_calls: max_calls.map(|calls| usize::try_from(calls).unwrap_or(usize::MAX)),
         ssh_config: text("SYSMCP_SSH_CONFIG").map(PathBuf::from),
         agents: text("SYSMCP_AGENTS").map(PathBuf::from),
+        accept_new: false,
     })
 }
 
@@ -261,6 +269,7 @@ fn complete(
         max_calls,
         ssh_config: settings.ssh_config,
         agents: settings.agents.map_or(Agents::Embedded, Agents::Folder),
+        accept_new: settings.accept_new,
     })
 }
 

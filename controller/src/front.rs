@@ -208,7 +208,7 @@ async fn ask(
         }
     };
     let patience = Patience { signals, is_interrupted: code == exit::INTERRUPTED };
-    let stopped = stop(&gate, reporter, stderr.as_ref(), common.quiet, patience).await;
+    let stopped = stop(&gate, reporter, stderr.as_ref(), common, patience).await;
     if code == exit::OK { stopped } else { code }
 }
 
@@ -223,7 +223,7 @@ async fn stop(
     gate: &Gate,
     reporter: &dyn Reporter,
     stderr: Option<&Stderr>,
-    quiet: bool,
+    common: &Common,
     patience: Patience,
 ) -> u8 {
     let stopped = gate.stop(reporter, patience.until_lost(stderr)).await;
@@ -231,7 +231,12 @@ async fn stop(
     match stopped {
         Ok(None) => exit::OK,
         Ok(Some(End { stopped, written })) => {
-            let code = receipt(&stopped, quiet);
+            let code = receipt(&stopped, common.quiet);
+            if common.timings {
+                for line in stopped.cost_lines() {
+                    complain(&line, exit::OK);
+                }
+            }
             match written {
                 Ok(()) => code,
                 Err(error) if code == exit::OK => complain(&error.text(), error.exit_code()),
@@ -308,7 +313,7 @@ async fn serve(config: &Config, common: &Common) -> u8 {
         () = signals.any() => (exit::OK, true),
     };
     let patience = Patience { signals, is_interrupted };
-    let stopped = stop(&gate, &Silent, None, common.quiet, patience).await;
+    let stopped = stop(&gate, &Silent, None, common, patience).await;
     if code == exit::OK { stopped } else { code }
 }
 

@@ -71,7 +71,11 @@ impl Gate {
             agents: config.agents.clone(),
             patience: config.connect_timeout,
             silence_limit: config.silence_limit,
-            login: Login { prompts, ssh_config: config.ssh_config.clone() },
+            login: Login {
+                prompts,
+                ssh_config: config.ssh_config.clone(),
+                accepts_new_hosts: config.accept_new,
+            },
         };
         Ok(Self {
             selection: config.selection.clone(),

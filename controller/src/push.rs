@@ -15,7 +15,7 @@ use crate::{
     reporter::{Reporter, Stage},
     snapshot::{self, NotASnapshot},
     target::Target,
-    transport::{self, Channel, Login, Prompts, openssh, process::Ended},
+    transport::{self, Channel, Ended, Failure, Login, NotOpened, Prompts, Step, Timings, openssh},
 };
 use protocol::{
     WIRE_ID,
@@ -38,6 +38,8 @@ pub struct Pushed {
     pub hello: Hello,
     /// The digest of what runs there, as it reported and as it was sent.
     pub sha256: Sha256,
+    /// What getting there took.
+    pub timings: Timings,
 }
 
 /// How to push.
@@ -77,10 +79,18 @@ pub async fn push(
     let token = new_token()?;
     let patience = settings.patience.max(transfer_patience(largest));
     let script = script::for_session(&token, largest, patience, source);
-    reporter.stage(&Stage::Connecting(target.clone()));
-    let channel = transport::open(target, &script, &settings.login)
-        .map_err(|error| PushError::Transport(error.to_string()))?;
-    Attempt { target, settings, token, channel, largest }.finish(reporter).await
+    let mut timings = Timings::start();
+    let opening = transport::open(target, &script, &settings.login, &mut timings, reporter);
+    let channel = match tokio::time::timeout(settings.patience, opening).await {
+        Ok(Ok(channel)) => channel,
+        Ok(Err(NotOpened::Login(failure))) => return Err(PushError::Ssh(failure)),
+        Ok(Err(NotOpened::Process(error))) => return Err(PushError::Transport(error.to_string())),
+        Err(_) => {
+            let seconds = settings.patience.as_secs();
+            return Err(PushError::TimedOut { doing: Stage::NAME_CONNECTING, seconds });
+        }
+    };
+    Attempt { target, settings, token, channel, largest, timings }.finish(reporter).await
 }
 
 fn new_token() -> Result<Token, PushError> {
@@ -112,6 +122,7 @@ struct Attempt<'a> {
     token: Token,
     channel: Channel,
     largest: usize,
+    timings: Timings,
 }
 
 type Started = (FrameBuffer, Hello, Sha256);
@@ -120,7 +131,8 @@ impl Attempt<'_> {
     async fn finish(mut self, reporter: &dyn Reporter) -> Result<Pushed, PushError> {
         match self.run(reporter).await {
             Ok((buffer, hello, sha256)) => {
-                Ok(Pushed { channel: self.channel, buffer, hello, sha256 })
+                let Self { channel, timings, .. } = self;
+                Ok(Pushed { channel, buffer, hello, sha256, timings })
             }
             Err(Interruption::Error(error)) => Err(*error),
             Err(Interruption::Ended { noise }) => Err(self.explain_end(&noise).await),
@@ -134,6 +146,7 @@ impl Attempt<'_> {
             Ok(Line::parse(&found.line).ok_or(PushError::Script { line: shown(&found.line) })?)
         })
         .await?;
+        self.timings.mark(Step::Ready);
         let Line::Ready { machine, unpacks } = ready else { return Err(self.refused(ready)) };
         let agent = self.settings.agents.for_machine(&machine).map_err(PushError::NoAgent)?;
         let payload = if unpacks { agent.packed.clone() } else { unpacked(&agent)? };
@@ -150,6 +163,7 @@ impl Attempt<'_> {
             let starting = wait_for_start(reader, &self.token, &agent);
             // Reading goes on while we write: a script that gives up early says why.
             let (sent, started) = tokio::join!(sending, starting);
+            self.timings.mark(Step::Started);
             let (buffer, hello) = started?;
             sent.map_err(|_| Interruption::Ended { noise: Vec::new() })?;
             Ok((buffer, hello, agent.sha256))
@@ -167,22 +181,24 @@ impl Attempt<'_> {
     /// Finds out why the channel ended, from the process that carried it.
     async fn explain_end(self, noise: &[u8]) -> PushError {
         const PATIENCE: Duration = Duration::from_secs(2);
-        let Some(process) = self.channel.process else {
+        let Some(carrier) = self.channel.carrier else {
             return PushError::NoShell { status: None, said: first_of(noise) };
         };
         drop(self.channel.writer);
-        let Ended { status, stderr } = process.end(PATIENCE).await;
-        let code = status.and_then(|status| status.code());
-        if let Target::Ssh(ssh) = self.target {
-            let Login { prompts, ssh_config } = &self.settings.login;
+        let is_ssh = carrier.is_ssh();
+        let Ended { code, stderr, .. } = carrier.end(PATIENCE).await;
+        if let Target::Ssh(ssh) = self.target
+            && is_ssh
+        {
+            let Login { prompts, ssh_config, .. } = &self.settings.login;
             let config = ssh_config.as_deref();
             let failure = openssh::explain(ssh, config, code, &stderr);
-            let is_refused = matches!(failure, Some(openssh::Failure::LoginRefused { .. }));
+            let is_refused = matches!(failure, Some(Failure::LoginRefused { .. }));
             if is_refused
                 && *prompts == Prompts::Forbidden
                 && let Some(key) = openssh::encrypted_key(ssh, config).await
             {
-                return PushError::Ssh(openssh::Failure::Passphrase { key });
+                return PushError::Ssh(Failure::Passphrase { key });
             }
             if let Some(failure) = failure {
                 return PushError::Ssh(failure);
@@ -321,7 +337,7 @@ pub enum PushError {
     Transport(String),
     /// ssh did not log in.
     #[error("{0}")]
-    Ssh(openssh::Failure),
+    Ssh(Failure),
     /// What answered is no shell that runs the script.
     #[error("{}", no_shell(*.status, .said))]
     NoShell {
@@ -382,14 +398,7 @@ impl PushError {
             Self::NoAgent(NoAgent::Machine { .. }) => exit::CANNOT_RUN,
             Self::NoAgent(_) => exit::NO_AGENT,
             Self::Transport(_) | Self::TimedOut { .. } => exit::UNREACHABLE,
-            Self::Ssh(failure) => match failure {
-                openssh::Failure::HostKeyChanged { .. }
-                | openssh::Failure::HostKeyRevoked { .. }
-                | openssh::Failure::HostKeyUnknown { .. } => exit::HOST_KEY,
-                openssh::Failure::Passphrase { .. } => exit::PASSPHRASE,
-                openssh::Failure::LoginRefused { .. } => exit::REFUSED_LOGIN,
-                openssh::Failure::Unreachable { .. } | openssh::Failure::NoSsh => exit::UNREACHABLE,
-            },
+            Self::Ssh(failure) => failure.exit_code(),
             Self::NoShell { .. } | Self::Script { .. } => exit::NO_SHELL,
             Self::Refused { refusal, .. } => refusal.exit_code(),
             Self::Handshake(_) | Self::Frame(_) => exit::ALTERED,

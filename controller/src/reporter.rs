@@ -1,6 +1,6 @@
 //! What is going on, told to whoever waits: a person at a terminal, or an MCP client.
 
-use crate::target::Target;
+use crate::{target::Target, transport::Taken};
 use protocol::{
     host_text::HostText,
     message::{Progress, Receipt},
@@ -15,7 +15,12 @@ use std::{
 #[derive(Clone, Debug)]
 pub enum Stage {
     /// Logging in and getting a place ready.
-    Connecting(Target),
+    Connecting {
+        /// To which target.
+        target: Target,
+        /// By which SSH, where it is one.
+        taken: Option<Taken>,
+    },
     /// The agent is on its way.
     Sending {
         /// Bytes that are.
@@ -47,7 +52,7 @@ impl Stage {
     /// Stages of one kind replace each other on a terminal, and only the first is told elsewhere.
     const fn kind(&self) -> u8 {
         match self {
-            Self::Connecting(_) => 0,
+            Self::Connecting { .. } => 0,
             Self::Sending { .. } => 1,
             Self::Connected { .. } => 2,
             Self::Measuring(_) => 3,
@@ -59,11 +64,16 @@ impl Stage {
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Connecting(Target::Local) => f.write_str("starting the agent on this machine"),
-            Self::Connecting(target @ Target::Snapshot(_)) => {
+            Self::Connecting { target: Target::Local, .. } => {
+                f.write_str("starting the agent on this machine")
+            }
+            Self::Connecting { target: target @ Target::Snapshot(_), .. } => {
                 write!(f, "starting the agent on this machine, over {target}")
             }
-            Self::Connecting(target) => write!(f, "connecting to {target} with the system's ssh"),
+            Self::Connecting { target, taken } => {
+                write!(f, "connecting to {target}")?;
+                taken.as_ref().map_or(Ok(()), |taken| write!(f, " {taken}"))
+            }
             Self::Sending { sent: 0, total } => write!(f, "sending the agent: {} kB", total / 1000),
             Self::Sending { sent, total } => {
                 write!(f, "sending the agent: {} of {} kB", sent / 1000, total / 1000)

@@ -8,16 +8,13 @@ mod stopped;
 #[cfg(test)]
 mod tests;
 
-pub use stopped::Stopped;
+pub use stopped::{Cost, Stopped};
 
 use crate::{
     push::{self, PushError, Pushed, Settings},
     reporter::{Reporter, Stage},
     target::Target,
-    transport::{
-        Channel,
-        process::{Carrier, Ended},
-    },
+    transport::{Carrier, Channel, Ended, Timings, Traffic},
 };
 use protocol::{
     Item, Request,
@@ -55,6 +52,8 @@ pub struct Session {
     /// Ends when the session is over, with how the process ended that carried the channel.
     reader: JoinHandle<Option<Ended>>,
     receipt: oneshot::Receiver<Receipt>,
+    timings: Timings,
+    traffic: Arc<Traffic>,
 }
 
 /// What the reader and the calls share.
@@ -155,14 +154,14 @@ impl Session {
 
     /// Takes up the session with an agent that has said who it is.
     fn begin(target: &Target, pushed: Pushed, limit: Duration) -> Self {
-        let Pushed { channel, buffer, hello, sha256, .. } = pushed;
-        let Channel { reader, writer, process } = channel;
+        let Pushed { channel, buffer, hello, sha256, timings } = pushed;
+        let Channel { reader, writer, carrier, traffic } = channel;
         let (to_writer, messages) = mpsc::channel(QUEUE);
         let shared = Arc::new(Shared::default());
         let (receipt_sender, receipt) = oneshot::channel();
         let writer = tokio::spawn(write(writer, messages, limit));
         let reading = Reading { shared: Arc::clone(&shared), receipt: Some(receipt_sender) };
-        let reader = tokio::spawn(reading.until_over(reader, buffer, limit, process));
+        let reader = tokio::spawn(reading.until_over(reader, buffer, limit, carrier));
         Self {
             target: target.clone(),
             hello,
@@ -173,6 +172,8 @@ impl Session {
             writer,
             reader,
             receipt,
+            timings,
+            traffic,
         }
     }
 
@@ -278,6 +279,7 @@ impl Session {
             receipt,
             ended: ended.ok().flatten(),
             is_cut_short: false,
+            cost: Some(Cost { timings: self.timings.clone(), traffic: Arc::clone(&self.traffic) }),
         }
     }
 }

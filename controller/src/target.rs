@@ -32,15 +32,15 @@ pub struct SshTarget {
 pub enum Way {
     /// `ssh:`, the one that fits the user's configuration.
     Fitting,
-    /// `russh:`, the one built into sysmcp.
-    BuiltIn,
+    /// `russh:`, sysmcp's own.
+    Native,
     /// `openssh:`, the user's own `ssh`.
     Users,
 }
 
 impl Way {
     const ALL: [(&str, Self); 3] =
-        [("ssh", Self::Fitting), ("russh", Self::BuiltIn), ("openssh", Self::Users)];
+        [("ssh", Self::Fitting), ("russh", Self::Native), ("openssh", Self::Users)];
 
     /// What stands before the host.
     fn name(self) -> &'static str {

@@ -1,13 +1,27 @@
 //! How bytes reach an agent: a command is started somewhere, and its stdin and stdout are ours.
 
+mod carrier;
+mod failure;
 pub mod known_hosts;
 pub mod local;
 pub mod meaning;
+pub mod native;
 pub mod openssh;
 pub mod process;
+mod terminal;
+mod timings;
+mod way;
 
-use crate::target::Target;
-use std::path::PathBuf;
+pub use carrier::{Carrier, Ended};
+pub use failure::Failure;
+pub use timings::{Step, Timings, Traffic};
+pub use way::{Reason, Taken};
+
+use crate::{
+    reporter::{Reporter, Stage},
+    target::Target,
+};
+use std::{path::PathBuf, sync::Arc};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A command's stdin and stdout, and how it ends.
@@ -16,8 +30,27 @@ pub struct Channel {
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
     /// What the command reads. Dropping it closes the command's stdin.
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
-    /// The process that carries the channel; none where there is no process.
-    pub process: Option<process::Carrier>,
+    /// What carries the channel; none where nothing does, as in a test.
+    pub carrier: Option<Carrier>,
+    /// What has gone through.
+    pub traffic: Arc<Traffic>,
+}
+
+impl Channel {
+    /// A channel whose bytes are counted as they go through.
+    pub fn new(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        carrier: Option<Carrier>,
+    ) -> Self {
+        let traffic = Arc::new(Traffic::default());
+        Self {
+            reader: Box::new(timings::Counted::new(reader, Arc::clone(&traffic))),
+            writer: Box::new(timings::Counted::new(writer, Arc::clone(&traffic))),
+            carrier,
+            traffic,
+        }
+    }
 }
 
 /// How a login is made.
@@ -27,12 +60,14 @@ pub struct Login {
     pub prompts: Prompts,
     /// A configuration for ssh, instead of the user's own.
     pub ssh_config: Option<PathBuf>,
+    /// Whether to believe a host whose key is not known, and to write its key down.
+    pub accepts_new_hosts: bool,
 }
 
 /// Whether somebody sits at a terminal and can be asked for a passphrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prompts {
-    /// ssh may ask at the terminal.
+    /// They may be asked at the terminal.
     Allowed,
     /// Nobody can be asked: a login that would have to ask fails instead.
     Forbidden,
@@ -44,11 +79,35 @@ pub enum Prompts {
 ///
 /// # Errors
 ///
-/// When the process that would carry the channel cannot be started.
-pub fn open(target: &Target, script: &str, login: &Login) -> std::io::Result<Channel> {
+/// Why the command could not be started. Over the user's own `ssh`, only the end of the channel tells
+/// why a login failed.
+pub async fn open(
+    target: &Target,
+    script: &str,
+    login: &Login,
+    timings: &mut Timings,
+    reporter: &dyn Reporter,
+) -> Result<Channel, NotOpened> {
     match target {
-        Target::Local => local::open(script, None),
-        Target::Snapshot(folder) => local::open(script, Some(folder)),
-        Target::Ssh(ssh) => openssh::open(ssh, script, login),
+        Target::Local | Target::Snapshot(_) => {
+            reporter.stage(&Stage::Connecting { target: target.clone(), taken: None });
+            let snapshot = match target {
+                Target::Snapshot(folder) => Some(folder.as_path()),
+                Target::Local | Target::Ssh(_) => None,
+            };
+            Ok(local::open(script, snapshot)?)
+        }
+        Target::Ssh(ssh) => way::open(ssh, script, login, timings, reporter).await,
     }
+}
+
+/// Why a command could not be started on a target.
+#[derive(Debug, thiserror::Error)]
+pub enum NotOpened {
+    /// No login.
+    #[error("{0}")]
+    Login(#[from] Failure),
+    /// The process that would carry the channel could not be started.
+    #[error("{0}")]
+    Process(#[from] std::io::Error),
 }

@@ -30,6 +30,11 @@ pub fn for_session(token: &Token, room_bytes: usize, patience: Duration, source:
         .replace("ASKED", &asked(source))
 }
 
+/// The command that has a login shell of any kind run the script: it is only asked to become /bin/sh.
+pub fn for_login_shell(script: &str) -> String {
+    format!("exec /bin/sh -c '{script}'")
+}
+
 fn asked(source: Source) -> String {
     match source {
         Source::Machine => String::new(),

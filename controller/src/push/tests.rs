@@ -54,18 +54,25 @@ async fn attempt(first: Vec<u8>, then: Option<Vec<u8>>) -> Result<Pushed, PushEr
 
 async fn attempt_over(channel: DuplexStream) -> Result<Pushed, PushError> {
     let (reader, writer) = split(channel);
-    let channel = Channel { reader: Box::new(reader), writer: Box::new(writer), process: None };
+    let channel = Channel::new(reader, writer, None);
     let (_folder, agents) = agents();
     let settings = Settings {
         agents,
         patience: PATIENCE,
         silence_limit: PATIENCE,
-        login: Login { prompts: Prompts::Forbidden, ssh_config: None },
+        login: Login { prompts: Prompts::Forbidden, ssh_config: None, accepts_new_hosts: false },
     };
     let target = Target::Local;
-    Attempt { target: &target, settings: &settings, token: token(), channel, largest: 4 }
-        .finish(&Silent)
-        .await
+    Attempt {
+        target: &target,
+        settings: &settings,
+        token: token(),
+        channel,
+        largest: 4,
+        timings: Timings::start(),
+    }
+    .finish(&Silent)
+    .await
 }
 
 async fn peer(mut channel: DuplexStream, first: Vec<u8>, then: Option<Vec<u8>>) {

@@ -1,10 +1,14 @@
 //! What is known of the target after a session.
 
-use crate::{target::Target, transport::process::Ended};
+use crate::{
+    target::Target,
+    transport::{Ended, Timings, Traffic},
+};
 use protocol::{
     host_text::HostText,
     message::{DESCENDANTS_LEFT, Hello, Receipt},
 };
+use std::sync::Arc;
 
 /// How a session ended.
 #[derive(Clone, Debug)]
@@ -19,6 +23,17 @@ pub struct Stopped {
     pub ended: Option<Ended>,
     /// Whether nobody waited for the end.
     pub is_cut_short: bool,
+    /// What it took to get there, and to talk.
+    pub cost: Option<Cost>,
+}
+
+/// What a session took of the time and the network.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    /// What each step of connecting took.
+    pub timings: Timings,
+    /// What went through the channel.
+    pub traffic: Arc<Traffic>,
 }
 
 /// ssh's own exit code, which says nothing about the agent.
@@ -28,7 +43,7 @@ impl Stopped {
     /// For a session that ends without anybody waiting for it.
     pub fn cut_short(target: &Target, hello: &Hello) -> Self {
         let (target, hello) = (target.clone(), hello.clone());
-        Self { target, hello, receipt: None, ended: None, is_cut_short: true }
+        Self { target, hello, receipt: None, ended: None, is_cut_short: true, cost: None }
     }
 
     /// Whether it is certain that nothing is left on the target.
@@ -47,7 +62,7 @@ impl Stopped {
     }
 
     fn exit_code(&self) -> Option<i32> {
-        self.ended.as_ref()?.status?.code()
+        self.ended.as_ref()?.code
     }
 
     /// What can be said about the target.
@@ -84,6 +99,14 @@ impl Stopped {
                 },
             ),
         }
+    }
+
+    /// What it took, in lines for a person.
+    pub fn cost_lines(&self) -> Vec<String> {
+        let Some(Cost { timings, traffic }) = &self.cost else { return Vec::new() };
+        let under = self.ended.as_ref().and_then(|ended| ended.under.as_ref());
+        let under = under.map(|under| format!("; under SSH {under}")).unwrap_or_default();
+        vec![format!("timings: {timings}"), format!("channel: {traffic}{under}")]
     }
 
     /// What the agent wrote to stderr, which it does only when it fails.

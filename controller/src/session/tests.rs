@@ -1,7 +1,10 @@
 //! Agents that are slow, silent or hostile, at the other end of a channel without a process.
 
 use super::*;
-use crate::{reporter::Silent, transport::Channel};
+use crate::{
+    reporter::Silent,
+    transport::{Channel, Timings},
+};
 use protocol::{
     InstrumentId, Report,
     host_text::HostText,
@@ -18,7 +21,8 @@ fn session() -> (Session, Agent) {
     let (ours, theirs) = duplex(1 << 20);
     let (reader, writer) = split(ours);
     let pushed = Pushed {
-        channel: Channel { reader: Box::new(reader), writer: Box::new(writer), process: None },
+        channel: Channel::new(reader, writer, None),
+        timings: Timings::start(),
         buffer: FrameBuffer::default(),
         hello: Hello {
             host_name: HostText::new(b"web"),

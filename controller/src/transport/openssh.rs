@@ -1,14 +1,19 @@
 //! A host that the user's own `ssh` reaches, with everything that their configuration says.
 
-mod failure;
+mod explanation;
 mod keys;
 
-pub use failure::{Failure, explain};
+pub use explanation::explain;
 pub use keys::encrypted_key;
 
-use super::{Channel, Login, Prompts, process};
+use super::{Channel, Login, Prompts, meaning::Meaning, process};
 use crate::target::SshTarget;
-use std::{ffi::OsString, path::Path};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 use tokio::process::Command;
 
 /// What of the user's configuration must not apply to this channel: a terminal, a command of their
@@ -28,24 +33,17 @@ const OPTIONS: [&str; 11] = [
     "-oLogLevel=ERROR",
 ];
 
-/// Makes `ssh` ignore Ctrl-C and nothing else: at a terminal it would reach `ssh` too, and end the
-/// channel before the agent could be stopped in order. `ssh` leaves an ignored signal ignored
-/// (`client_loop` in OpenSSH's clientloop.c), except while it asks for a passphrase.
-const SHIELD: &str = "trap '' INT; exec \"$@\"";
-
-/// Makes every question go to a program that answers none, also those of the `ssh` that a jump host
-/// needs, which `BatchMode` does not reach (ssh(1), OpenSSH 8.4).
-const ASKS_NOBODY: [(&str, &str); 2] = [("SSH_ASKPASS", "false"), ("SSH_ASKPASS_REQUIRE", "force")];
-
 /// The arguments of `ssh`. The host comes last and behind `--`, so that no name is an option.
 pub fn arguments(target: &SshTarget, script: &str, login: &Login) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = OPTIONS.iter().map(OsString::from).collect();
     if login.prompts == Prompts::Forbidden {
         arguments.push("-oBatchMode=yes".into());
     }
+    if login.accepts_new_hosts {
+        arguments.push("-oStrictHostKeyChecking=accept-new".into());
+    }
     arguments.extend(place(target, login.ssh_config.as_deref()));
-    // The login shell may be any: it is only asked to become /bin/sh.
-    arguments.push(format!("exec /bin/sh -c '{script}'").into());
+    arguments.push(crate::push::script::for_login_shell(script).into());
     arguments
 }
 
@@ -71,12 +69,25 @@ fn place(target: &SshTarget, config: Option<&Path>) -> Vec<OsString> {
 ///
 /// When no process can be started.
 pub fn open(target: &SshTarget, script: &str, login: &Login) -> std::io::Result<Channel> {
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", SHIELD, "sysmcp", "ssh"]).args(arguments(target, script, login));
-    if login.prompts == Prompts::Forbidden {
-        command.envs(ASKS_NOBODY);
-    }
+    let mut command = process::shielded("ssh".as_ref(), login.prompts);
+    command.args(arguments(target, script, login));
     process::start(command)
+}
+
+/// Where a connection listens that the user keeps open and that can be shared; none where there is
+/// none.
+pub(super) async fn master(
+    target: &SshTarget,
+    meaning: &Meaning,
+    login: &Login,
+) -> Option<PathBuf> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let path = meaning.control_path.clone()?;
+    let mut check = Command::new("ssh");
+    check.args(["-O", "check"]).args(place(target, login.ssh_config.as_deref()));
+    check.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let checked = tokio::time::timeout(PATIENCE, check.status()).await;
+    checked.ok()?.ok()?.success().then_some(path)
 }
 
 #[cfg(test)]
@@ -93,12 +104,17 @@ mod tests {
 
     #[test]
     fn the_host_stands_behind_all_options() {
-        let login = Login { prompts: Prompts::Forbidden, ssh_config: Some("/c".into()) };
+        let login = Login {
+            prompts: Prompts::Forbidden,
+            ssh_config: Some("/c".into()),
+            accepts_new_hosts: true,
+        };
         let arguments = arguments(&target("ssh:deploy@[::1]:2222"), "true", &login);
         assert_eq!(
             arguments[OPTIONS.len()..],
             [
                 "-oBatchMode=yes",
+                "-oStrictHostKeyChecking=accept-new",
                 "-F",
                 "/c",
                 "-l",
@@ -114,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_left_to_the_configuration() {
-        let login = Login { prompts: Prompts::Allowed, ssh_config: None };
+        let login = Login { prompts: Prompts::Allowed, ssh_config: None, accepts_new_hosts: false };
         let arguments = arguments(&target("ssh:web"), "true", &login);
         assert_eq!(arguments[OPTIONS.len()..], ["--", "web", "exec /bin/sh -c 'true'"]);
     }

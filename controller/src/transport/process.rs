@@ -4,10 +4,11 @@
 //! process of a jump host with it, and the start-up script removes its folder. One whose channel
 //! was dropped ends in the background; [`settle`] waits for those.
 
-use super::Channel;
+use super::{Carrier, Channel, Ended, Prompts, carrier::Tail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    process::{ExitStatus, Stdio},
+    ffi::OsStr,
+    process::Stdio,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -17,9 +18,6 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Bytes of stderr that are kept, the last ones: that is where the reason stands.
-const STDERR_BYTES: usize = 8192;
-
 /// What a process gets to end by itself, once it has been asked to.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -27,11 +25,31 @@ const GRACE: Duration = Duration::from_secs(1);
 static ENDING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 
 /// The process behind a channel. Dropping it ends the process, in the background.
-pub struct Carrier {
+pub struct Process {
     /// Taken when it ends.
     child: Option<Child>,
-    stderr: Arc<Mutex<Vec<u8>>>,
+    stderr: Arc<Mutex<Tail>>,
     stderr_reader: JoinHandle<()>,
+}
+
+/// Makes a program ignore Ctrl-C and nothing else: at a terminal it would reach the program too, and
+/// end the channel before the agent could be stopped in order. `ssh` leaves an ignored signal ignored
+/// (`client_loop` in OpenSSH's clientloop.c), except while it asks for a passphrase.
+const SHIELD: &str = "trap '' INT; exec \"$@\"";
+
+/// Makes every question go to a program that answers none, also those of the `ssh` that a jump host
+/// needs, which `BatchMode` does not reach (ssh(1), OpenSSH 8.4).
+const ASKS_NOBODY: [(&str, &str); 2] = [("SSH_ASKPASS", "false"), ("SSH_ASKPASS_REQUIRE", "force")];
+
+/// A program that Ctrl-C does not end, and that asks nobody where nobody can be asked. Its arguments
+/// come behind.
+pub fn shielded(program: &OsStr, prompts: Prompts) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", SHIELD, "sysmcp"]).arg(program);
+    if prompts == Prompts::Forbidden {
+        command.envs(ASKS_NOBODY);
+    }
+    command
 }
 
 /// Starts a command and takes its three streams.
@@ -47,41 +65,30 @@ pub fn start(mut command: Command) -> std::io::Result<Channel> {
     else {
         return Err(std::io::Error::other("a stream of the process is missing"));
     };
-    let kept = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::new(Mutex::new(Tail::default()));
     let stderr_reader = tokio::spawn(keep_end(stderr, Arc::clone(&kept)));
-    let carrier = Carrier { child: Some(child), stderr: kept, stderr_reader };
-    Ok(Channel { reader: Box::new(stdout), writer: Box::new(stdin), process: Some(carrier) })
+    let process = Process { child: Some(child), stderr: kept, stderr_reader };
+    Ok(Channel::new(stdout, stdin, Some(Carrier::Process(process))))
 }
 
 /// Reads stderr to its end, so that the process never blocks on it, and keeps the last part.
-async fn keep_end(mut stderr: impl AsyncRead + Unpin, kept: Arc<Mutex<Vec<u8>>>) {
+async fn keep_end(mut stderr: impl AsyncRead + Unpin, kept: Arc<Mutex<Tail>>) {
     let mut bytes = vec![0; 4096];
     while let Ok(read) = stderr.read(&mut bytes).await {
         if read == 0 {
             return;
         }
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend_from_slice(bytes.get(..read).unwrap_or_default());
-        let surplus = kept.len().saturating_sub(STDERR_BYTES);
-        kept.drain(..surplus);
+        kept.push(bytes.get(..read).unwrap_or_default());
     }
 }
 
-/// How a process ended.
-#[derive(Clone, Debug)]
-pub struct Ended {
-    /// Its status; `None` when it had to be killed because it would not end.
-    pub status: Option<ExitStatus>,
-    /// The last it wrote to stderr.
-    pub stderr: Vec<u8>,
-}
-
-impl Carrier {
+impl Process {
     /// Waits for the process to end by itself; makes it end when it takes longer than `patience`.
     pub async fn end(mut self, patience: Duration) -> Ended {
-        let status = match self.child.take() {
+        let code = match self.child.take() {
             Some(mut child) => match tokio::time::timeout(patience, child.wait()).await {
-                Ok(status) => status.ok(),
+                Ok(status) => status.ok().and_then(|status| status.code()),
                 Err(_) => {
                     end(child).await;
                     None
@@ -91,12 +98,12 @@ impl Carrier {
         };
         // The reader ends with the stream; a descendant that still holds it is not waited for.
         let _ = tokio::time::timeout(Duration::from_millis(200), &mut self.stderr_reader).await;
-        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ended { status, stderr }
+        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).bytes();
+        Ended { code, stderr, under: None }
     }
 }
 
-impl Drop for Carrier {
+impl Drop for Process {
     fn drop(&mut self) {
         self.stderr_reader.abort();
         // Outside of the runtime nobody could wait for it; then it is killed.
@@ -163,8 +170,8 @@ mod tests {
         let channel = start(command).unwrap();
         wait_for(&ready).await;
         let pid = std::fs::read_to_string(&ready).unwrap();
-        let process = channel.process.unwrap();
-        assert!(process.end(Duration::ZERO).await.status.is_none());
+        let carrier = channel.carrier.unwrap();
+        assert!(carrier.end(Duration::ZERO).await.code.is_none());
         assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists());
     }
 

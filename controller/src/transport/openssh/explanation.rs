@@ -1,77 +1,11 @@
 //! Why `ssh` could not log in, read off what it wrote to stderr.
 
-use crate::target::SshTarget;
+use crate::{
+    target::SshTarget,
+    transport::failure::{Failure, by_hand, known_hosts_name},
+};
 use protocol::{host_text::HostText, redact};
-use shlex::try_quote as quote;
 use std::path::Path;
-
-/// The cause of a failed login.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// The host key differs from the recorded one.
-    #[error(
-        "the host key of {host} has changed since it was recorded. If you know why, forget the old \
-         one: {remedy}"
-    )]
-    HostKeyChanged {
-        /// The host, as known_hosts names it.
-        host: String,
-        /// The command.
-        remedy: String,
-    },
-    /// The host key is one that was revoked.
-    #[error(
-        "the host key of {host} is marked as revoked: whoever has it may not be that host. Do not \
-         connect; ask whoever keeps the known hosts"
-    )]
-    HostKeyRevoked {
-        /// The host, as known_hosts names it.
-        host: String,
-    },
-    /// No host key is recorded.
-    #[error(
-        "the host key of {host} is not known. Compare its fingerprint and record it by logging in \
-         once: {remedy}"
-    )]
-    HostKeyUnknown {
-        /// The host.
-        host: String,
-        /// The command.
-        remedy: String,
-    },
-    /// A key is encrypted and nobody can be asked.
-    #[error(
-        "{key} wants a passphrase, and there is no terminal to ask at. Load it into an ssh-agent \
-         first: ssh-add {key}"
-    )]
-    Passphrase {
-        /// The key's file.
-        key: String,
-    },
-    /// No login method was accepted.
-    #[error("{host} does not let {user} in: {said}. Try by hand: {by_hand}")]
-    LoginRefused {
-        /// The host.
-        host: String,
-        /// The user, if one was named.
-        user: String,
-        /// What ssh said.
-        said: HostText,
-        /// The command.
-        by_hand: String,
-    },
-    /// No connection came about.
-    #[error("{host} does not answer: {said}")]
-    Unreachable {
-        /// The host.
-        host: String,
-        /// What ssh said.
-        said: HostText,
-    },
-    /// There is no `ssh` on this machine.
-    #[error("there is no ssh on this machine; install an OpenSSH client")]
-    NoSsh,
-}
 
 /// Reads the cause off stderr. `None` when ssh itself did not fail.
 pub fn explain(
@@ -98,7 +32,7 @@ pub fn explain(
         return Some(Failure::HostKeyChanged { host, remedy });
     }
     if text.contains("Host key verification failed") || text.contains("host key is known for") {
-        return Some(Failure::HostKeyUnknown { host, remedy: by_hand });
+        return Some(Failure::HostKeyUnknown { host, fingerprint: None, remedy: by_hand });
     }
     if text.contains("Permission denied") || text.contains("Too many authentication failures") {
         let user = target.user.clone().unwrap_or_else(|| "the configured user".to_owned());
@@ -112,28 +46,6 @@ fn last_line(text: &str) -> HostText {
     let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("ssh ended");
     let (line, _) = redact::text(line.trim().trim_end_matches('.'));
     HostText::capped(line.as_bytes(), 200)
-}
-
-/// The name under which known_hosts keeps the host.
-fn known_hosts_name(target: &SshTarget) -> String {
-    match target.port {
-        Some(port) if port != 22 => format!("[{}]:{port}", target.host),
-        Some(_) | None => target.host.clone(),
-    }
-}
-
-/// What one would type to see the same; words from a configuration are quoted for a shell.
-fn by_hand(target: &SshTarget, config: Option<&Path>) -> String {
-    let mut command = String::from("ssh");
-    if let Some(config) = config.and_then(Path::to_str).and_then(|path| quote(path).ok()) {
-        command.push_str(&format!(" -F {config}"));
-    }
-    if let Some(port) = target.port {
-        command.push_str(&format!(" -p {port}"));
-    }
-    let user = target.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
-    command.push_str(&format!(" {user}{}", target.host));
-    command
 }
 
 #[cfg(test)]

@@ -1,0 +1,57 @@
+//! What carries a channel: a process of ours, or a connection of ours.
+
+use super::{Traffic, native::Connection, process::Process};
+use std::{sync::Arc, time::Duration};
+
+/// What carries a channel. Dropping it ends it, in the background.
+pub enum Carrier {
+    /// A local shell, or `ssh`.
+    Process(Process),
+    /// A connection that sysmcp made itself.
+    Connection(Box<Connection>),
+}
+
+/// How a command ended, as far as what carried its channel can tell.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its exit code; none when it had none, or when it had to be cut off.
+    pub code: Option<i32>,
+    /// The last it wrote to stderr.
+    pub stderr: Vec<u8>,
+    /// What went through below SSH, where it was ours.
+    pub under: Option<Arc<Traffic>>,
+}
+
+impl Carrier {
+    /// Waits for the command to end by itself; cuts it off when it takes longer than `patience`.
+    pub async fn end(self, patience: Duration) -> Ended {
+        match self {
+            Self::Process(process) => process.end(patience).await,
+            Self::Connection(connection) => connection.end(patience).await,
+        }
+    }
+
+    /// Whether the exit code 255 may be that of `ssh`, which says nothing about the command.
+    pub const fn is_ssh(&self) -> bool {
+        matches!(self, Self::Process(_))
+    }
+}
+
+/// The end of what somebody wrote, for an error.
+#[derive(Debug, Default)]
+pub(super) struct Tail(Vec<u8>);
+
+impl Tail {
+    /// Bytes that are kept, the last ones: that is where the reason stands.
+    const BYTES: usize = 8192;
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+        let surplus = self.0.len().saturating_sub(Self::BYTES);
+        self.0.drain(..surplus);
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.0.clone()
+    }
+}

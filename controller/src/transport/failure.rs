@@ -1,0 +1,161 @@
+//! Why there is no login, whichever SSH tried.
+
+use crate::{exit, target::SshTarget};
+use protocol::host_text::HostText;
+use shlex::try_quote as quote;
+use std::path::Path;
+
+/// The cause of a failed login.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The host key differs from the recorded one.
+    #[error(
+        "the host key of {host} has changed since it was recorded. If you know why, forget the old \
+         one: {remedy}"
+    )]
+    HostKeyChanged {
+        /// The host, as known_hosts names it.
+        host: String,
+        /// The command.
+        remedy: String,
+    },
+    /// The host key is one that was revoked.
+    #[error(
+        "the host key of {host} is marked as revoked: whoever has it may not be that host. Do not \
+         connect; ask whoever keeps the known hosts"
+    )]
+    HostKeyRevoked {
+        /// The host, as known_hosts names it.
+        host: String,
+    },
+    /// No host key is recorded.
+    #[error(
+        "the host key of {host} is not known{}. Compare its fingerprint and record it by logging in \
+         once: {remedy}; or have sysmcp record it: --accept-new", shown(.fingerprint.as_deref())
+    )]
+    HostKeyUnknown {
+        /// The host.
+        host: String,
+        /// The fingerprint of the key that it showed, if that was seen.
+        fingerprint: Option<String>,
+        /// The command.
+        remedy: String,
+    },
+    /// A host's certificate that cannot be accepted.
+    #[error("{host} showed a certificate that cannot be accepted: {why}")]
+    HostCertificate {
+        /// The host.
+        host: String,
+        /// Why.
+        why: String,
+    },
+    /// A key is encrypted and nobody can be asked.
+    #[error(
+        "{key} wants a passphrase, and there is no terminal to ask at. Load it into an ssh-agent \
+         first: ssh-add {key}"
+    )]
+    Passphrase {
+        /// The key's file.
+        key: String,
+    },
+    /// No login method was accepted.
+    #[error("{host} does not let {user} in: {said}. Try by hand: {by_hand}")]
+    LoginRefused {
+        /// The host.
+        host: String,
+        /// The user, if one was named.
+        user: String,
+        /// What ssh said.
+        said: HostText,
+        /// The command.
+        by_hand: String,
+    },
+    /// No connection came about.
+    #[error("{host} does not answer: {said}")]
+    Unreachable {
+        /// The host.
+        host: String,
+        /// What ssh said.
+        said: HostText,
+    },
+    /// The host wants an answer that only a person can give.
+    #[error(
+        "{host} wants {wanted}, and there is no terminal to ask at. Use a key, or log in once by \
+         hand and keep that connection: ssh -o ControlMaster=yes -o ControlPersist=10m{by_hand}, \
+         with a ControlPath in your SSH configuration"
+    )]
+    NobodyToAsk {
+        /// The host.
+        host: String,
+        /// What it asks for.
+        wanted: &'static str,
+        /// The words behind `ssh` that reach it.
+        by_hand: String,
+    },
+    /// A step of connecting took too long.
+    #[error("{host}: {step} took longer than {seconds} s; allow more with --connect-timeout")]
+    TimedOut {
+        /// The host.
+        host: String,
+        /// The step.
+        step: &'static str,
+        /// The limit.
+        seconds: u64,
+    },
+    /// What the configuration asks for is beyond sysmcp's own SSH, and that one was asked for, or
+    /// there is no other.
+    #[error("sysmcp's own SSH cannot do that: {why}. {remedy}")]
+    Beyond {
+        /// What.
+        why: String,
+        /// What helps.
+        remedy: &'static str,
+    },
+    /// There is no `ssh` on this machine.
+    #[error("there is no ssh on this machine; install an OpenSSH client")]
+    NoSsh,
+}
+
+/// The name under which known_hosts keeps the host.
+pub(super) fn known_hosts_name(target: &SshTarget) -> String {
+    match target.port {
+        Some(port) if port != 22 => format!("[{}]:{port}", target.host),
+        Some(_) | None => target.host.clone(),
+    }
+}
+
+/// What one would type to see the same; words from a configuration are quoted for a shell.
+pub(super) fn by_hand(target: &SshTarget, config: Option<&Path>) -> String {
+    let mut command = String::from("ssh");
+    if let Some(config) = config.and_then(Path::to_str).and_then(|path| quote(path).ok()) {
+        command.push_str(&format!(" -F {config}"));
+    }
+    if let Some(port) = target.port {
+        command.push_str(&format!(" -p {port}"));
+    }
+    let user = target.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
+    command.push_str(&format!(" {user}{}", target.host));
+    command
+}
+
+fn shown(fingerprint: Option<&str>) -> String {
+    fingerprint.map(|fingerprint| format!(" (it shows {fingerprint})")).unwrap_or_default()
+}
+
+impl Failure {
+    /// The exit code for a command that ends with this.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::HostKeyChanged { .. }
+            | Self::HostKeyRevoked { .. }
+            | Self::HostKeyUnknown { .. }
+            | Self::HostCertificate { .. } => exit::HOST_KEY,
+            Self::Passphrase { .. } | Self::NobodyToAsk { .. } => exit::PASSPHRASE,
+            Self::LoginRefused { .. } => exit::REFUSED_LOGIN,
+            Self::Unreachable { .. }
+            | Self::TimedOut { .. }
+            | Self::Beyond { .. }
+            | Self::NoSsh => exit::UNREACHABLE,
+        }
+    }
+}

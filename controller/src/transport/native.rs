@@ -1,0 +1,137 @@
+//! sysmcp's own SSH: a connection of this process, with everything checked that `ssh` would check.
+//!
+//! It does what a [`Meaning`] says and nothing else. Where a host wants what it cannot do, that is a
+//! [`Beyond`], and the user's own `ssh` may do it.
+
+mod algorithms;
+mod channel;
+mod dial;
+mod handler;
+mod identities;
+mod login;
+mod signer;
+mod stream;
+
+pub use channel::Connection;
+
+use super::{Channel, Failure, Login, Step, Timings, failure, meaning::Meaning};
+use crate::target::SshTarget;
+use protocol::{host_text::HostText, redact};
+use std::{fmt, path::Path, time::Duration};
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum Problem {
+    /// Nobody would have one.
+    Failure(Failure),
+    /// The user's `ssh` might have one.
+    Beyond(Beyond),
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<Beyond> for Problem {
+    fn from(beyond: Beyond) -> Self {
+        Self::Beyond(beyond)
+    }
+}
+
+/// What a host wants and sysmcp's own SSH cannot do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Beyond {
+    /// Algorithms of one kind, of which we share none that the configuration allows.
+    Algorithms {
+        /// The kind.
+        kind: &'static str,
+        /// What the host offers, capped and escaped.
+        offered: String,
+    },
+    /// Login methods that only `ssh` has.
+    Methods {
+        /// Their names on the wire.
+        names: Vec<String>,
+    },
+}
+
+impl fmt::Display for Beyond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Algorithms { kind, offered } => {
+                write!(f, "the host offers no {kind} that we have and may use: {offered}")
+            }
+            Self::Methods { names } => {
+                write!(f, "the host lets nobody in but by {}", names.join(" or "))
+            }
+        }
+    }
+}
+
+/// What each step may take at most. The whole has a limit of its own.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// For TCP.
+    connection: Duration,
+    /// For an answer of the server.
+    answer: Duration,
+}
+
+/// Who is being connected to, for errors.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    target: &'a SshTarget,
+    config: Option<&'a Path>,
+    meaning: &'a Meaning,
+}
+
+impl Place<'_> {
+    /// The host, as known_hosts names it.
+    fn host(&self) -> String {
+        let host = self.meaning.host_key_alias.as_ref().unwrap_or(&self.meaning.host);
+        match self.meaning.port {
+            22 => host.clone(),
+            _ if self.meaning.host_key_alias.is_some() => host.clone(),
+            port => format!("[{host}]:{port}"),
+        }
+    }
+
+    fn by_hand(&self) -> String {
+        failure::by_hand(self.target, self.config)
+    }
+
+    /// The words behind `ssh` of [`Place::by_hand`].
+    fn by_hand_words(&self) -> String {
+        self.by_hand().trim_start_matches("ssh").to_owned()
+    }
+
+    fn unreachable(&self, said: &str) -> Failure {
+        let (said, _) = redact::text(said.trim());
+        Failure::Unreachable { host: self.host(), said: HostText::capped(said.as_bytes(), 300) }
+    }
+
+    fn timed_out(&self, step: &'static str, limit: Duration) -> Failure {
+        Failure::TimedOut { host: self.host(), step, seconds: limit.as_secs() }
+    }
+}
+
+/// Connects to the host of a target and starts a command there.
+///
+/// # Errors
+///
+/// Why there is no connection.
+pub async fn open(
+    target: &SshTarget,
+    meaning: &Meaning,
+    script: &str,
+    login: &Login,
+    timings: &mut Timings,
+) -> Result<Channel, Problem> {
+    let place = Place { target, config: login.ssh_config.as_deref(), meaning };
+    let connected = dial::connect(place, login, timings).await?;
+    let channel = channel::start(place, connected, script).await?;
+    timings.mark(Step::Channel);
+    Ok(channel)
+}

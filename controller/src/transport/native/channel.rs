@@ -1,0 +1,191 @@
+//! A command on a host: its stdin and stdout as a channel, and the connection under it.
+
+use super::{Place, Problem, dial::Connected, handler::Checker};
+use crate::transport::{Carrier, Channel, Ended, carrier::Tail};
+use russh::{ChannelMsg, ChannelReadHalf, Disconnect, client::Handle};
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt as _, DuplexStream},
+    task::JoinHandle,
+    time::timeout,
+};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// A connection with one command at its end. Dropping it cuts everything off.
+pub struct Connection {
+    /// None once it is over.
+    connected: Option<Connected>,
+    outcome: Arc<Mutex<Outcome>>,
+    pump: JoinHandle<()>,
+}
+
+/// What is known of the command's end.
+#[derive(Default)]
+struct Outcome {
+    code: Option<i32>,
+    stderr: Tail,
+}
+
+/// What is kept of the command's output until somebody reads it. Beyond that the command waits.
+const OUTPUT_BYTES: usize = 256 << 10;
+
+/// Starts a command.
+pub(super) async fn start(
+    place: Place<'_>,
+    connected: Connected,
+    script: &str,
+) -> Result<Channel, Problem> {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let opening = async {
+        let channel = connected.handle.channel_open_session().await?;
+        // The login shell may be any: it is only asked to become /bin/sh. Its answer comes with
+        // what the command writes.
+        channel.exec(true, crate::push::script::for_login_shell(script)).await?;
+        Ok::<_, russh::Error>(channel)
+    };
+    let channel = match timeout(PATIENCE, opening).await {
+        Ok(Ok(channel)) => channel,
+        Ok(Err(error)) => {
+            let said = format!("it lets the user in and opens no channel: {error}");
+            return Err(place.unreachable(&said).into());
+        }
+        Err(_) => return Err(place.timed_out("opening a channel", PATIENCE).into()),
+    };
+    let (from_command, sender) = channel.split();
+    let (output, reader) = tokio::io::duplex(OUTPUT_BYTES);
+    let over = CancellationToken::new();
+    let writer = Input { channel: Box::pin(sender.make_writer()), over: wait(&over) };
+    let outcome = Arc::new(Mutex::new(Outcome::default()));
+    // The sending half says that the channel is closed when it is dropped.
+    let kept = (sender, over.drop_guard());
+    let pump = tokio::spawn(pump(from_command, output, Arc::clone(&outcome), kept));
+    let connection = Connection { connected: Some(connected), outcome, pump };
+    Ok(Channel::new(reader, writer, Some(Carrier::Connection(Box::new(connection)))))
+}
+
+fn wait(token: &CancellationToken) -> Pin<Box<WaitForCancellationFutureOwned>> {
+    Box::pin(token.clone().cancelled_owned())
+}
+
+/// Carries what the command writes, until the channel is over. Nothing else reads the channel, and
+/// one that is not read stops the whole connection: it is read also when nobody wants it any more.
+async fn pump<K>(
+    mut from_command: ChannelReadHalf,
+    output: DuplexStream,
+    outcome: Arc<Mutex<Outcome>>,
+    kept: K,
+) {
+    let mut output = Some(output);
+    while let Some(message) = from_command.wait().await {
+        match message {
+            ChannelMsg::Data { data } => {
+                if let Some(open) = &mut output
+                    && open.write_all(&data).await.is_err()
+                {
+                    output = None;
+                }
+            }
+            ChannelMsg::ExtendedData { data, .. } => lock(&outcome).stderr.push(&data),
+            ChannelMsg::ExitStatus { exit_status } => {
+                lock(&outcome).code = i32::try_from(exit_status).ok();
+            }
+            ChannelMsg::Failure => {
+                lock(&outcome).stderr.push(b"the host does not run commands");
+                break;
+            }
+            ChannelMsg::Eof => output = None,
+            ChannelMsg::Close => break,
+            _ => {}
+        }
+    }
+    drop(kept);
+}
+
+fn lock(outcome: &Mutex<Outcome>) -> std::sync::MutexGuard<'_, Outcome> {
+    outcome.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The command's stdin. A write waits for the host to make room, and the library forgets those that
+/// wait when the connection ends: so each looks out for that too.
+struct Input<W> {
+    channel: Pin<Box<W>>,
+    over: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl<W: AsyncWrite> AsyncWrite for Input<W> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        if self.over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()));
+        }
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        self.channel.as_mut().poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        self.channel.as_mut().poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        if self.over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        self.channel.as_mut().poll_shutdown(context)
+    }
+}
+
+impl Connection {
+    /// Waits for the command to end by itself, and says goodbye; cuts everything off when it takes
+    /// longer than `patience`.
+    pub(in crate::transport) async fn end(mut self, patience: Duration) -> Ended {
+        const GOODBYE: Duration = Duration::from_millis(500);
+        let is_over = timeout(patience, &mut self.pump).await.is_ok();
+        let under = self.connected.as_ref().map(|connected| Arc::clone(&connected.traffic));
+        if let Some(connected) = self.connected.take() {
+            if is_over {
+                let _ = timeout(GOODBYE, goodbye(connected.handle)).await;
+                for jump in connected.jumps.into_iter().rev() {
+                    let _ = timeout(GOODBYE, goodbye(jump)).await;
+                }
+            }
+            connected.sever.cancel();
+            if let Some(command) = connected.command {
+                // Its connection is gone, so it ends by itself; or it is made to.
+                Box::pin(command.end(GOODBYE)).await;
+            }
+        }
+        let Outcome { code, stderr } = &*lock(&self.outcome);
+        Ended { code: code.filter(|_| is_over), stderr: stderr.bytes(), under }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.pump.abort();
+        if let Some(connected) = &self.connected {
+            connected.sever.cancel();
+        }
+    }
+}
+
+/// Tells a host that the connection is over, and waits until it is.
+async fn goodbye(handle: Handle<Checker>) {
+    let _ = handle.disconnect(Disconnect::ByApplication, "", "").await;
+    let _ = handle.await;
+}

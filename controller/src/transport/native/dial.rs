@@ -1,0 +1,246 @@
+//! From nothing to a user who is let in: the route, the key exchange, the login. Each step has a
+//! limit of its own, because the library has none.
+
+use super::{
+    Beyond, Limits, Place, Problem, algorithms,
+    handler::{Checker, Refused},
+    login,
+    stream::{self, Bytes, Prompt},
+};
+use crate::transport::{
+    Carrier, Login, Prompts, Step, Timings, Traffic,
+    known_hosts::{KnownHosts, Name},
+    meaning::{Meaning, Route},
+    process,
+};
+use protocol::host_text::printable;
+use russh::{AlgorithmKind, client};
+use std::{net::IpAddr, sync::Arc, time::Duration};
+use tokio::{net::TcpStream, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+/// A host that has let us in, and what the way there is made of.
+pub struct Connected {
+    /// The session with the host.
+    pub handle: client::Handle<Checker>,
+    /// Sessions with the hosts on the way, which end after it.
+    pub jumps: Vec<client::Handle<Checker>>,
+    /// The command in the place of TCP.
+    pub command: Option<Carrier>,
+    /// Cuts everything off.
+    pub sever: CancellationToken,
+    /// What went through below.
+    pub traffic: Arc<Traffic>,
+}
+
+/// The way to a host, with nothing said yet.
+struct Laid {
+    stream: Box<dyn Bytes>,
+    /// The address, where it is known.
+    address: Option<IpAddr>,
+    jumps: Vec<client::Handle<Checker>>,
+    command: Option<Carrier>,
+}
+
+impl Limits {
+    fn of(meaning: &Meaning) -> Self {
+        const CONNECTION: Duration = Duration::from_secs(20);
+        const ANSWER: Duration = Duration::from_secs(30);
+        Self { connection: meaning.connect_timeout.unwrap_or(CONNECTION), answer: ANSWER }
+    }
+}
+
+/// Connects and logs in, through all hosts on the way.
+pub(super) async fn connect(
+    place: Place<'_>,
+    login: &Login,
+    timings: &mut Timings,
+) -> Result<Connected, Problem> {
+    let sever = CancellationToken::new();
+    // Whatever goes wrong, nothing of it goes on in the background.
+    let guard = sever.clone().drop_guard();
+    let connected = hop(place, None, login, timings, sever).await?;
+    guard.disarm();
+    Ok(connected)
+}
+
+/// Connects to one host and logs in. `via` names it for the timings, where it is on the way only.
+async fn hop(
+    place: Place<'_>,
+    via: Option<&str>,
+    login: &Login,
+    timings: &mut Timings,
+    sever: CancellationToken,
+) -> Result<Connected, Problem> {
+    let limits = Limits::of(place.meaning);
+    let traffic = Arc::new(Traffic::default());
+    let laid = lay(place, limits, login, timings, &sever).await?;
+    timings.mark_at(via, Step::Connection);
+    let stream = stream::under(laid.stream, Arc::clone(&traffic), sever.clone());
+    let name = known_as(place.meaning, laid.address);
+    let known = KnownHosts::read(&files(place.meaning));
+    let config = config(place.meaning, &known, &name)?;
+    let checker = Checker::new(place, name, known, login.accepts_new_hosts);
+    let agreed = checker.agreed();
+    let exchanging = client::connect_stream(Arc::new(config), stream, checker);
+    let mut handle = match timeout(limits.answer, exchanging).await {
+        Ok(Ok(handle)) => handle,
+        Ok(Err(refused)) => return Err(explained(place, refused, laid.command).await),
+        Err(_) => return Err(place.timed_out("the key exchange", limits.answer).into()),
+    };
+    timings.mark_at(via, Step::KeyExchange);
+    timings.algorithms = agreed.get();
+    login::log_in(place, &mut handle, limits, login.prompts).await?;
+    timings.mark_at(via, Step::Login);
+    Ok(Connected { handle, jumps: laid.jumps, command: laid.command, sever, traffic })
+}
+
+/// Lays the way to a host.
+async fn lay(
+    place: Place<'_>,
+    limits: Limits,
+    login: &Login,
+    timings: &mut Timings,
+    sever: &CancellationToken,
+) -> Result<Laid, Problem> {
+    match &place.meaning.route {
+        Route::Direct => {
+            let (stream, address) = tcp(place, limits).await?;
+            let stream: Box<dyn Bytes> = Box::new(Prompt(stream));
+            Ok(Laid { stream, address: Some(address), jumps: Vec::new(), command: None })
+        }
+        Route::Command(command) => through_command(place, command, login.prompts),
+        Route::Jump(jump) => {
+            let place_of_jump = Place { meaning: jump, ..place };
+            let via = printable(&jump.host).into_owned();
+            let connecting = hop(place_of_jump, Some(&via), login, timings, sever.clone());
+            let Connected { handle, mut jumps, command, .. } = Box::pin(connecting).await?;
+            let opening = handle.channel_open_direct_tcpip(
+                place.meaning.host.clone(),
+                place.meaning.port.into(),
+                "127.0.0.1",
+                // What ssh says for `-W`, in channels.c.
+                65535,
+            );
+            let channel = match timeout(limits.connection, opening).await {
+                Ok(Ok(channel)) => channel,
+                Ok(Err(error)) => {
+                    let said = format!("{} does not reach it: {error}", jump.host);
+                    return Err(place.unreachable(&said).into());
+                }
+                Err(_) => return Err(place.timed_out("connecting", limits.connection).into()),
+            };
+            jumps.push(handle);
+            Ok(Laid { stream: Box::new(channel.into_stream()), address: None, jumps, command })
+        }
+    }
+}
+
+/// Connects by TCP to the first address that answers.
+async fn tcp(place: Place<'_>, limits: Limits) -> Result<(TcpStream, IpAddr), Problem> {
+    let Meaning { host, port, .. } = place.meaning;
+    let looking = tokio::net::lookup_host((host.as_str(), *port));
+    let addresses = match timeout(limits.connection, looking).await {
+        Ok(Ok(addresses)) => addresses,
+        Ok(Err(error)) => {
+            let said = format!("could not resolve hostname {}: {error}", printable(host));
+            return Err(place.unreachable(&said).into());
+        }
+        Err(_) => return Err(place.timed_out("looking its name up", limits.connection).into()),
+    };
+    let mut last = None;
+    for address in addresses {
+        match timeout(limits.connection, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                // Without it a connection is slower, and no more.
+                let _ = stream.set_nodelay(true);
+                return Ok((stream, address.ip()));
+            }
+            Ok(Err(error)) => {
+                last = Some(place.unreachable(&format!("connect to {address}: {error}")));
+            }
+            Err(_) => last = Some(place.timed_out("connecting", limits.connection)),
+        }
+    }
+    Err(last.unwrap_or_else(|| place.unreachable("its name has no address")).into())
+}
+
+/// Starts the command that stands in the place of TCP, as ssh does: by the user's shell, which it
+/// replaces.
+fn through_command(place: Place<'_>, text: &str, prompts: Prompts) -> Result<Laid, Problem> {
+    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+    let shell = shell.unwrap_or_else(|| "/bin/sh".into());
+    let mut command = process::shielded(&shell, prompts);
+    command.args(["-c", &format!("exec {text}")]);
+    let channel = process::start(command).map_err(|error| {
+        place.unreachable(&format!("could not start its ProxyCommand: {error}"))
+    })?;
+    let stream: Box<dyn Bytes> = Box::new(tokio::io::join(channel.reader, channel.writer));
+    Ok(Laid { stream, address: None, jumps: Vec::new(), command: channel.carrier })
+}
+
+/// What the host is looked up as.
+fn known_as(meaning: &Meaning, address: Option<IpAddr>) -> Name {
+    match &meaning.host_key_alias {
+        Some(alias) => Name { host: alias.clone(), port: None, address: None },
+        None => Name {
+            host: meaning.host.clone(),
+            port: Some(meaning.port),
+            address: address.filter(|_| meaning.checks_address),
+        },
+    }
+}
+
+fn files(meaning: &Meaning) -> Vec<std::path::PathBuf> {
+    meaning.user_known_hosts.iter().chain(&meaning.global_known_hosts).cloned().collect()
+}
+
+fn config(meaning: &Meaning, known: &KnownHosts, name: &Name) -> Result<client::Config, Beyond> {
+    let mut preferred = algorithms::preferred(&meaning.algorithms)?;
+    let (keys, certificates) = known.preferred(name, &meaning.algorithms.host_keys);
+    if keys.is_empty() {
+        let offered =
+            format!("the configuration allows {}", meaning.algorithms.host_keys.join(","));
+        return Err(Beyond::Algorithms { kind: "host key", offered });
+    }
+    preferred.key = keys.into();
+    preferred.host_key_certificates = certificates.into();
+    Ok(client::Config {
+        preferred,
+        nodelay: true,
+        keepalive_interval: meaning.alive_interval,
+        keepalive_max: meaning.alive_count,
+        // Both as OpenSSH has them, and what one channel may hold here.
+        window_size: 2 << 20,
+        maximum_packet_size: 32 << 10,
+        ..client::Config::default()
+    })
+}
+
+/// Why a connection did not come about, in the words of whoever knows best.
+async fn explained(place: Place<'_>, refused: Refused, command: Option<Carrier>) -> Problem {
+    let error = match refused {
+        Refused::Host(failure) => return Problem::Failure(*failure),
+        Refused::Ssh(error) => error,
+    };
+    if let russh::Error::NoCommonAlgo { kind, theirs, .. } = &error {
+        let kind = match kind {
+            AlgorithmKind::Kex => "key exchange",
+            AlgorithmKind::Key => "host key",
+            AlgorithmKind::Cipher => "cipher",
+            AlgorithmKind::Compression => "compression",
+            AlgorithmKind::Mac => "message authentication code",
+        };
+        let theirs = protocol::host_text::HostText::capped(theirs.join(",").as_bytes(), 300);
+        return Problem::Beyond(Beyond::Algorithms { kind, offered: theirs.to_string() });
+    }
+    // A command that stands in the place of TCP knows more than that its stream ended.
+    if let Some(command) = command {
+        let ended = command.end(Duration::from_millis(500)).await;
+        let said = String::from_utf8_lossy(&ended.stderr);
+        if let Some(line) = said.lines().rev().find(|line| !line.trim().is_empty()) {
+            return place.unreachable(&format!("its ProxyCommand said: {line}")).into();
+        }
+    }
+    place.unreachable(&format!("the key exchange failed: {error}")).into()
+}

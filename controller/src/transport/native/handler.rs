@@ -1,0 +1,183 @@
+//! What is decided while a connection comes about: whether the host is the one it says it is, and
+//! that it may open nothing here.
+
+use super::Place;
+use crate::transport::{
+    Failure,
+    known_hosts::{self, Finding, KnownHosts, Name},
+    meaning::{Meaning, UnknownHostKey},
+};
+use protocol::host_text::HostText;
+use russh::{
+    Names,
+    client::{self, ChannelOpenHandle, Msg, Session},
+    keys::{HashAlg, PublicKeyOrCertificate},
+};
+use shlex::try_quote as quote;
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// Why a connection did not come about, or ended.
+#[derive(Debug)]
+pub enum Refused {
+    /// The host is not the one it says it is, or that cannot be told.
+    Host(Box<Failure>),
+    /// Something went wrong below.
+    Ssh(russh::Error),
+}
+
+impl From<russh::Error> for Refused {
+    fn from(error: russh::Error) -> Self {
+        Self::Ssh(error)
+    }
+}
+
+/// Checks the host.
+pub struct Checker {
+    name: Name,
+    known: KnownHosts,
+    authority_signatures: Vec<String>,
+    rsa_bits: usize,
+    accepts_unknown: bool,
+    written_to: Option<PathBuf>,
+    writes_hashes: bool,
+    host: String,
+    by_hand: String,
+    agreed: Agreed,
+}
+
+/// The algorithms that were agreed on, once they were.
+#[derive(Clone, Debug, Default)]
+pub struct Agreed(Arc<Mutex<Option<String>>>);
+
+impl Agreed {
+    pub(super) fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Checker {
+    pub(super) fn new(
+        place: Place<'_>,
+        name: Name,
+        known: KnownHosts,
+        accepts_new_hosts: bool,
+    ) -> Self {
+        let Meaning { user_known_hosts, unknown_host_key, .. } = place.meaning;
+        Self {
+            name,
+            known,
+            authority_signatures: place.meaning.algorithms.authority_signatures.clone(),
+            rsa_bits: place.meaning.rsa_bits,
+            accepts_unknown: accepts_new_hosts || *unknown_host_key == UnknownHostKey::Accept,
+            written_to: user_known_hosts.first().cloned(),
+            writes_hashes: place.meaning.hashes_known_hosts,
+            host: place.host(),
+            by_hand: place.by_hand(),
+            agreed: Agreed::default(),
+        }
+    }
+
+    pub(super) fn agreed(&self) -> Agreed {
+        self.agreed.clone()
+    }
+
+    fn judge(&self, shown: &PublicKeyOrCertificate) -> Result<(), Failure> {
+        let key = shown.public_key();
+        if let Some(rsa) = key.key_data().rsa()
+            && rsa.key_size() < u32::try_from(self.rsa_bits).unwrap_or(u32::MAX)
+        {
+            let why = format!("its RSA key has fewer than {} bits", self.rsa_bits);
+            return Err(Failure::HostCertificate { host: self.host.clone(), why });
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let host = self.host.clone();
+        match self.known.check(&self.name, shown, now, &self.authority_signatures) {
+            Finding::Known | Finding::Vouched => Ok(()),
+            Finding::Revoked { .. } => Err(Failure::HostKeyRevoked { host }),
+            Finding::Changed { file, .. } => {
+                let remedy = forget(&file, &host);
+                Err(Failure::HostKeyChanged { host, remedy })
+            }
+            Finding::BadCertificate { why } => {
+                let why = HostText::capped(why.as_bytes(), 200).to_string();
+                Err(Failure::HostCertificate { host, why })
+            }
+            Finding::Unknown if self.accepts_unknown => self.remember(&key),
+            Finding::Unknown => Err(Failure::HostKeyUnknown {
+                host,
+                fingerprint: Some(key.fingerprint(HashAlg::Sha256).to_string()),
+                remedy: self.by_hand.clone(),
+            }),
+        }
+    }
+
+    /// Writes the key down, as the user asked for.
+    fn remember(&self, key: &russh::keys::PublicKey) -> Result<(), Failure> {
+        let Some(file) = &self.written_to else { return Ok(()) };
+        known_hosts::remember(file, &self.name, key, self.writes_hashes).map_err(|error| {
+            let said = format!("could not record its key in {}: {error}", file.display());
+            Failure::Unreachable {
+                host: self.host.clone(),
+                said: HostText::capped(said.as_bytes(), 300),
+            }
+        })
+    }
+}
+
+/// The command that takes a host's keys out of a file.
+fn forget(file: &Path, host: &str) -> String {
+    match file.to_str().and_then(|file| quote(file).ok()) {
+        Some(file) => format!("ssh-keygen -f {file} -R '{host}'"),
+        None => format!("ssh-keygen -R '{host}'"),
+    }
+}
+
+/// Whatever a host wants to open here is refused: the reply is dropped, which says so.
+macro_rules! refuses {
+    ($($name:ident($($argument:ty),*);)*) => {$(
+        async fn $name(
+            &mut self,
+            _: russh::Channel<Msg>,
+            $(_: $argument,)*
+            _: ChannelOpenHandle,
+            _: &mut Session,
+        ) -> Result<(), Refused> {
+            Ok(())
+        }
+    )*};
+}
+
+impl client::Handler for Checker {
+    type Error = Refused;
+
+    async fn check_server_key(&mut self, shown: &PublicKeyOrCertificate) -> Result<bool, Refused> {
+        self.judge(shown).map_err(|failure| Refused::Host(Box::new(failure)))?;
+        Ok(true)
+    }
+
+    async fn kex_done(
+        &mut self,
+        _: Option<&[u8]>,
+        names: &Names,
+        _: &mut Session,
+    ) -> Result<(), Refused> {
+        let Names { kex, key, cipher, .. } = names;
+        let agreed = format!("{}, {key}, {}", kex.as_ref(), cipher.as_ref());
+        *self.agreed.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(agreed);
+        Ok(())
+    }
+
+    refuses! {
+        server_channel_open_forwarded_tcpip(&str, u32, &str, u32);
+        server_channel_open_forwarded_streamlocal(&str);
+        server_channel_open_agent_forward();
+        server_channel_open_session();
+        server_channel_open_direct_tcpip(&str, u32, &str, u32);
+        server_channel_open_direct_streamlocal(&str);
+        server_channel_open_x11(&str, u32);
+    }
+}

@@ -1,0 +1,407 @@
+//! Gets a user let in, by the methods that the configuration allows, in its order.
+
+use super::{
+    Beyond, Limits, Place, Problem,
+    handler::Checker,
+    identities::{self, Candidate, Identities, Source},
+    signer::{Agent, NotSigned, Signer},
+};
+use crate::transport::{
+    Failure, Prompts,
+    meaning::Method,
+    terminal::{self, Echo},
+};
+use protocol::host_text::{HostText, printable};
+use russh::{
+    MethodKind, MethodSet,
+    client::{self, AuthResult, KeyboardInteractiveAuthResponse as Response},
+    keys::{HashAlg, agent::client::AgentClient},
+};
+use std::time::Duration;
+use tokio::time::timeout;
+
+type Handle = client::Handle<Checker>;
+
+/// How one method ended.
+enum Outcome {
+    /// The user is in.
+    In,
+    /// The host wants another method too.
+    More,
+    /// The host does not take it.
+    Refused,
+}
+
+/// A login under way.
+struct Attempt<'a> {
+    place: Place<'a>,
+    handle: &'a mut Handle,
+    limits: Limits,
+    prompts: Prompts,
+    /// What the host still takes, once it has said so.
+    takes: Option<MethodSet>,
+    /// What somebody would have had to answer.
+    unasked: Option<&'static str>,
+    /// A key that wants a passphrase.
+    locked: Option<String>,
+    /// What was tried, for an error.
+    tried: Vec<String>,
+    security_keys: bool,
+}
+
+/// Logs the user in.
+///
+/// # Errors
+///
+/// Why the host lets nobody in.
+pub(super) async fn log_in(
+    place: Place<'_>,
+    handle: &mut Handle,
+    limits: Limits,
+    prompts: Prompts,
+) -> Result<(), Problem> {
+    let prompts = if place.meaning.is_batch { Prompts::Forbidden } else { prompts };
+    let (tried, takes) = (Vec::new(), None);
+    let mut attempt = Attempt {
+        place,
+        handle,
+        limits,
+        prompts,
+        takes,
+        unasked: None,
+        locked: None,
+        tried,
+        security_keys: false,
+    };
+    attempt.run().await
+}
+
+impl Attempt<'_> {
+    async fn run(&mut self) -> Result<(), Problem> {
+        /// A host may want several methods in turn, but not without end.
+        const ROUNDS: usize = 8;
+        let mut methods = self.place.meaning.methods.clone();
+        for _ in 0..ROUNDS {
+            let mut has_more = false;
+            let mut at = 0;
+            while let Some(method) = methods.get(at).copied() {
+                if !self.is_taken(method) {
+                    at += 1;
+                    continue;
+                }
+                match self.try_method(method).await? {
+                    Outcome::In => return Ok(()),
+                    Outcome::More => {
+                        has_more = true;
+                        methods.remove(at);
+                        break;
+                    }
+                    Outcome::Refused => at += 1,
+                }
+            }
+            if !has_more {
+                break;
+            }
+        }
+        Err(self.refused())
+    }
+
+    /// Whether the host may take a method; it says so with the first answer.
+    fn is_taken(&self, method: Method) -> bool {
+        let kind = match method {
+            Method::PublicKey => MethodKind::PublicKey,
+            Method::KeyboardInteractive => MethodKind::KeyboardInteractive,
+            Method::Password => MethodKind::Password,
+        };
+        self.takes.as_ref().is_none_or(|takes| takes.contains(&kind))
+    }
+
+    async fn try_method(&mut self, method: Method) -> Result<Outcome, Problem> {
+        match method {
+            Method::PublicKey => self.keys().await,
+            Method::KeyboardInteractive | Method::Password if self.takes.is_none() => {
+                // Nobody is asked before the host has said that it wants an answer.
+                let asking = self.handle.authenticate_none(self.place.meaning.user.clone());
+                let answer = timeout(self.limits.answer, asking).await;
+                let outcome = self.outcome(self.answered(answer)?);
+                match outcome {
+                    Outcome::Refused if self.is_taken(method) => self.ask(method).await,
+                    outcome => Ok(outcome),
+                }
+            }
+            Method::KeyboardInteractive | Method::Password => self.ask(method).await,
+        }
+    }
+
+    async fn ask(&mut self, method: Method) -> Result<Outcome, Problem> {
+        let wanted = match method {
+            Method::Password => "a password",
+            Method::PublicKey | Method::KeyboardInteractive => {
+                "an answer, such as a password or a code"
+            }
+        };
+        if self.prompts == Prompts::Forbidden {
+            self.unasked = Some(wanted);
+            return Ok(Outcome::Refused);
+        }
+        match method {
+            Method::Password => self.password().await,
+            Method::PublicKey | Method::KeyboardInteractive => self.questions().await,
+        }
+    }
+
+    /// Tries every key and certificate.
+    async fn keys(&mut self) -> Result<Outcome, Problem> {
+        let mut agent = self.agent().await;
+        let held = timeout(self.limits.answer, identities::held(agent.as_mut())).await;
+        let found = Identities::collect(self.place.meaning, held.unwrap_or_default());
+        self.tried.extend(found.passed_over);
+        self.security_keys |= !found.security_keys.is_empty();
+        let mut rsa = None;
+        for candidate in &found.candidates {
+            if self.handle.is_closed() || !self.is_taken(Method::PublicKey) {
+                break;
+            }
+            if candidate.key.algorithm().is_rsa() && rsa.is_none() {
+                rsa = Some(self.rsa_hash().await?);
+            }
+            let allowed = &self.place.meaning.algorithms.user_keys;
+            let offered = candidate.offered_as(allowed, rsa.flatten());
+            let Some(hash) = offered.filter(|_| !candidate.is_weak(self.place.meaning.rsa_bits))
+            else {
+                self.tried.push(format!("{}: not allowed by the configuration", candidate.name()));
+                continue;
+            };
+            match self.offer(candidate, hash, agent.as_mut()).await? {
+                Outcome::Refused => {}
+                outcome => return Ok(outcome),
+            }
+        }
+        Ok(Outcome::Refused)
+    }
+
+    /// The ssh-agent, told which host this is for, so that it can keep to what a key is meant for.
+    async fn agent(&self) -> Option<Agent> {
+        let socket = self.place.meaning.agent_socket.as_ref()?;
+        let connecting = timeout(self.limits.answer, AgentClient::connect_uds(socket)).await;
+        let mut agent = connecting.ok()?.ok()?.dynamic();
+        if let Some(binding) = self.handle.agent_session_binding() {
+            // An agent that does not know of it has no such keys either.
+            let _ = timeout(self.limits.answer, agent.bind_session(binding, false)).await;
+        }
+        Some(agent)
+    }
+
+    /// The best hash that the host takes for an RSA key; none stands for SHA-1.
+    async fn rsa_hash(&self) -> Result<Option<HashAlg>, Problem> {
+        match timeout(self.limits.answer, self.handle.best_supported_rsa_hash()).await {
+            Ok(Ok(hash)) => Ok(hash.flatten()),
+            Ok(Err(error)) => Err(self.place.unreachable(&error.to_string()).into()),
+            Err(_) => Err(self.place.timed_out("logging in", self.limits.answer).into()),
+        }
+    }
+
+    async fn offer(
+        &mut self,
+        candidate: &Candidate,
+        hash: Option<HashAlg>,
+        agent: Option<&mut Agent>,
+    ) -> Result<Outcome, Problem> {
+        let user = self.place.meaning.user.clone();
+        let patience = self.patience(candidate);
+        let mut signer = Signer { candidate, agent, prompts: self.prompts };
+        let answer = match &candidate.certificate {
+            Some(certificate) => {
+                let certificate = certificate.clone();
+                let offering =
+                    self.handle.authenticate_certificate_with(user, certificate, hash, &mut signer);
+                timeout(patience, offering).await
+            }
+            None => {
+                let key = candidate.key.clone();
+                let offering =
+                    self.handle.authenticate_publickey_with(user, key, hash, &mut signer);
+                timeout(patience, offering).await
+            }
+        };
+        match answer {
+            Ok(Ok(result)) => {
+                let outcome = self.outcome(result);
+                if matches!(outcome, Outcome::Refused) {
+                    self.tried.push(candidate.name());
+                }
+                Ok(outcome)
+            }
+            Ok(Err(NotSigned::Closed)) => {
+                Err(self.place.unreachable("the connection closed").into())
+            }
+            Ok(Err(why)) => {
+                if let (NotSigned::Passphrase, Source::File(path)) = (&why, &candidate.source) {
+                    self.locked.get_or_insert_with(|| path.display().to_string());
+                }
+                self.tried.push(format!("{}: {why}", candidate.name()));
+                Ok(Outcome::Refused)
+            }
+            Err(_) => Err(self.place.timed_out("logging in", patience).into()),
+        }
+    }
+
+    /// How long an offer may take. Somebody may have to find a passphrase, or to touch a key; the
+    /// whole connection has a limit too.
+    fn patience(&self, candidate: &Candidate) -> Duration {
+        const FOR_A_PERSON: Duration = Duration::from_secs(600);
+        match candidate.source {
+            Source::Agent(_) => FOR_A_PERSON,
+            Source::File(_) if self.prompts == Prompts::Allowed => FOR_A_PERSON,
+            Source::File(_) => self.limits.answer,
+        }
+    }
+
+    async fn password(&mut self) -> Result<Outcome, Problem> {
+        const ATTEMPTS: u32 = 3;
+        let user = self.place.meaning.user.clone();
+        let question =
+            format!("{}@{}'s password: ", printable(&user), printable(&self.place.meaning.host));
+        for _ in 0..ATTEMPTS {
+            let Ok(typed) = terminal::ask(&question, Echo::Off).await else { break };
+            let trying = self.handle.authenticate_password(user.clone(), typed);
+            let answer = timeout(self.limits.answer, trying).await;
+            match self.outcome(self.answered(answer)?) {
+                Outcome::Refused if self.is_taken(Method::Password) => {}
+                outcome => return Ok(outcome),
+            }
+        }
+        Ok(Outcome::Refused)
+    }
+
+    /// Answers what the host asks, as it asks it.
+    async fn questions(&mut self) -> Result<Outcome, Problem> {
+        /// Rounds of questions, so that a host cannot ask for ever.
+        const ROUNDS: usize = 32;
+        let user = self.place.meaning.user.clone();
+        let starting = self.handle.authenticate_keyboard_interactive_start(user, None);
+        let mut answer = timeout(self.limits.answer, starting).await;
+        for _ in 0..ROUNDS {
+            let response = match answer {
+                Ok(Ok(response)) => response,
+                Ok(Err(error)) => return Err(self.place.unreachable(&error.to_string()).into()),
+                Err(_) => {
+                    return Err(self.place.timed_out("logging in", self.limits.answer).into());
+                }
+            };
+            let answers = match response {
+                Response::Success => return Ok(Outcome::In),
+                Response::Failure { remaining_methods, partial_success } => {
+                    self.takes = Some(remaining_methods);
+                    return Ok(if partial_success { Outcome::More } else { Outcome::Refused });
+                }
+                Response::InfoRequest { name, instructions, prompts } => {
+                    self.answers(&name, &instructions, &prompts).await
+                }
+            };
+            let responding = self.handle.authenticate_keyboard_interactive_respond(answers);
+            answer = timeout(self.limits.answer, responding).await;
+        }
+        Ok(Outcome::Refused)
+    }
+
+    /// Asks a person. Everything that the host says is shown as text that can do nothing.
+    async fn answers(
+        &self,
+        name: &str,
+        instructions: &str,
+        prompts: &[client::Prompt],
+    ) -> Vec<String> {
+        const SHOWN_BYTES: usize = 1024;
+        let shown =
+            |text: &str| HostText::capped(text.trim_end().as_bytes(), SHOWN_BYTES).to_string();
+        let mut before = String::new();
+        for line in [name, instructions].into_iter().filter(|line| !line.trim().is_empty()) {
+            before.push_str(&format!("{}\r\n", shown(line)));
+        }
+        let who = format!(
+            "({}@{})",
+            printable(&self.place.meaning.user),
+            printable(&self.place.meaning.host)
+        );
+        let mut answers = Vec::new();
+        for client::Prompt { prompt, echo } in prompts {
+            let echo = if *echo { Echo::On } else { Echo::Off };
+            let question = format!("{before}{who} {} ", shown(prompt));
+            before.clear();
+            // The host gets an empty answer where there is none, and says that it is wrong.
+            answers.push(terminal::ask(&question, echo).await.unwrap_or_default());
+        }
+        answers
+    }
+
+    fn answered<E: std::fmt::Display>(
+        &self,
+        answer: Result<Result<AuthResult, E>, tokio::time::error::Elapsed>,
+    ) -> Result<AuthResult, Problem> {
+        match answer {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(error)) => Err(self.place.unreachable(&error.to_string()).into()),
+            Err(_) => Err(self.place.timed_out("logging in", self.limits.answer).into()),
+        }
+    }
+
+    fn outcome(&mut self, result: AuthResult) -> Outcome {
+        match result {
+            AuthResult::Success => Outcome::In,
+            AuthResult::Failure { remaining_methods, partial_success } => {
+                self.takes = Some(remaining_methods);
+                if partial_success { Outcome::More } else { Outcome::Refused }
+            }
+        }
+    }
+
+    /// Why nobody was let in, with what helps.
+    fn refused(&self) -> Problem {
+        let Place { meaning, .. } = self.place;
+        let takes = |name: &String| {
+            let is_it = |kind: &MethodKind| <&'static str>::from(kind) == name.as_str();
+            self.takes.as_ref().is_some_and(|takes| takes.iter().any(is_it))
+        };
+        let names: Vec<String> =
+            meaning.methods_of_ssh_alone.iter().filter(|name| takes(name)).cloned().collect();
+        if !names.is_empty() {
+            return Problem::Beyond(Beyond::Methods { names });
+        }
+        if self.security_keys && self.is_taken(Method::PublicKey) {
+            let names = vec!["a security key".to_owned()];
+            return Problem::Beyond(Beyond::Methods { names });
+        }
+        if let Some(key) = &self.locked {
+            return Failure::Passphrase { key: key.clone() }.into();
+        }
+        let host = self.place.host();
+        if let Some(wanted) = self.unasked {
+            return Failure::NobodyToAsk { host, wanted, by_hand: self.place.by_hand_words() }
+                .into();
+        }
+        let said = self.said();
+        Failure::LoginRefused {
+            host,
+            user: meaning.user.clone(),
+            said: HostText::capped(said.as_bytes(), 400),
+            by_hand: self.place.by_hand(),
+        }
+        .into()
+    }
+
+    fn said(&self) -> String {
+        if self.handle.is_closed() {
+            return format!(
+                "Too many authentication failures: it closed the connection after {}",
+                self.tried.join(", ")
+            );
+        }
+        let methods: Vec<&'static str> = match &self.takes {
+            Some(takes) => takes.iter().map(Into::into).collect(),
+            None => Vec::new(),
+        };
+        let tried = if self.tried.is_empty() { "no key".to_owned() } else { self.tried.join(", ") };
+        format!("Permission denied ({}); tried: {tried}", methods.join(","))
+    }
+}

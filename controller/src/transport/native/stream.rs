@@ -1,0 +1,134 @@
+//! The bytes under a connection: counted, answered at once, and cut off when we say so.
+
+use crate::transport::Traffic;
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// A stream that ends, both ways, when its token says so: whatever waits for a peer that is gone
+/// waits no longer.
+pub struct Severable<S> {
+    stream: S,
+    severed: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl<S> Severable<S> {
+    pub(super) fn new(stream: S, token: CancellationToken) -> Self {
+        Self { stream, severed: Box::pin(token.cancelled_owned()) }
+    }
+
+    /// An error once it is cut off. Whoever waits is woken then.
+    fn check(&mut self, context: &mut Context<'_>) -> std::io::Result<()> {
+        match self.severed.as_mut().poll(context) {
+            Poll::Ready(()) => Err(std::io::ErrorKind::ConnectionAborted.into()),
+            Poll::Pending => Ok(()),
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Severable<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Severable<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// A TCP connection that acknowledges what comes at once. sshd holds small messages back until the
+/// one before was acknowledged, and a kernel that waits 40 ms with that costs as much each time.
+pub struct Prompt(pub TcpStream);
+
+impl Prompt {
+    fn acknowledge(&self) {
+        // The option does not stay set. Where it cannot be set, the connection is slower.
+        let _ = rustix::net::sockopt::set_tcp_quickack(&self.0, true);
+    }
+}
+
+impl AsyncRead for Prompt {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let polled = Pin::new(&mut self.0).poll_read(context, into);
+        if polled.is_ready() {
+            self.acknowledge();
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Prompt {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+/// What a connection can be made of.
+pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Bytes for S {}
+
+/// The same, counted and severable.
+pub fn under(
+    stream: impl Bytes + 'static,
+    traffic: Arc<Traffic>,
+    token: CancellationToken,
+) -> impl Bytes + 'static {
+    Severable::new(crate::transport::timings::Counted::new(stream, traffic), token)
+}

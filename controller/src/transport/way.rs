@@ -1,0 +1,124 @@
+//! Which SSH reaches a host: sysmcp's own where it can do all that the user's configuration asks
+//! for, and the user's `ssh` elsewhere.
+
+use super::{
+    Channel, Failure, Login, NotOpened, Step, Timings,
+    meaning::{self, Outside},
+    native::{self, Beyond, Problem},
+    openssh,
+};
+use crate::{
+    reporter::{Reporter, Stage},
+    target::{SshTarget, Target, Way},
+};
+use std::{fmt, path::PathBuf};
+
+/// Which SSH was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// sysmcp's own.
+    Native(Reason),
+    /// The user's `ssh`.
+    Users(Reason),
+}
+
+/// Why that one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The target says so.
+    Asked,
+    /// The configuration asks for nothing that it cannot do.
+    Fits,
+    /// A connection that the user keeps open can be shared.
+    Master(PathBuf),
+    /// The configuration asks for what sysmcp's own cannot do.
+    Configured(Outside),
+    /// The host wants what sysmcp's own cannot do.
+    Wanted(Beyond),
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = match self {
+            Self::Native(reason) => {
+                f.write_str("with sysmcp's own SSH")?;
+                reason
+            }
+            Self::Users(reason) => {
+                f.write_str("with your ssh")?;
+                reason
+            }
+        };
+        match reason {
+            Reason::Asked | Reason::Fits => Ok(()),
+            Reason::Master(path) => {
+                let path = path.to_string_lossy();
+                write!(f, ", over the connection at {}", protocol::host_text::printable(&path))
+            }
+            Reason::Configured(outside) => write!(f, ": {outside}"),
+            Reason::Wanted(beyond) => write!(f, ": {beyond}"),
+        }
+    }
+}
+
+/// What helps where the user insists on sysmcp's own SSH, or has no other.
+const USE_ANOTHER: &str = "Write ssh: or openssh: instead of russh:, and your own ssh is used";
+const INSTALL: &str = "Install an OpenSSH client, or leave that out of the configuration";
+
+/// Starts a command on a host, over the SSH that fits.
+pub(super) async fn open(
+    target: &SshTarget,
+    script: &str,
+    login: &Login,
+    timings: &mut Timings,
+    reporter: &dyn Reporter,
+) -> Result<Channel, NotOpened> {
+    let tell = |taken: &Taken| {
+        let target = Target::Ssh(target.clone());
+        reporter.stage(&Stage::Connecting { target, taken: Some(taken.clone()) });
+    };
+    let with_users = |reason: Reason| -> Result<Channel, NotOpened> {
+        tell(&Taken::Users(reason));
+        Ok(openssh::open(target, script, login)?)
+    };
+    if target.way == Way::Users {
+        return with_users(Reason::Asked);
+    }
+    let meaning = match meaning::of(target, login.ssh_config.as_deref()).await {
+        Ok(meaning) => meaning,
+        Err(outside) => return refuse_or(target.way, outside, with_users),
+    };
+    if target.way == Way::Fitting
+        && let Some(path) = openssh::master(target, &meaning, login).await
+    {
+        return with_users(Reason::Master(path));
+    }
+    timings.mark(Step::Configuration);
+    let reason = if target.way == Way::Fitting { Reason::Fits } else { Reason::Asked };
+    tell(&Taken::Native(reason));
+    match native::open(target, &meaning, script, login, timings).await {
+        Ok(channel) => Ok(channel),
+        Err(Problem::Failure(failure)) => Err(failure.into()),
+        Err(Problem::Beyond(beyond)) if target.way == Way::Fitting => {
+            with_users(Reason::Wanted(beyond))
+        }
+        Err(Problem::Beyond(beyond)) => {
+            Err(Failure::Beyond { why: beyond.to_string(), remedy: USE_ANOTHER }.into())
+        }
+    }
+}
+
+/// What to do where the configuration is beyond sysmcp's own SSH.
+fn refuse_or(
+    way: Way,
+    outside: Outside,
+    with_users: impl FnOnce(Reason) -> Result<Channel, NotOpened>,
+) -> Result<Channel, NotOpened> {
+    let remedy = match (&outside, way) {
+        // Without an ssh there is no other way.
+        (Outside::Line { .. }, _) => INSTALL,
+        (_, Way::Native) => USE_ANOTHER,
+        (_, Way::Fitting | Way::Users) => return with_users(Reason::Configured(outside)),
+    };
+    Err(Failure::Beyond { why: outside.to_string(), remedy }.into())
+}
