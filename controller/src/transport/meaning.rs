@@ -4,11 +4,25 @@
 //! comes to. Every setting it names has to be one that we know, with a value that we can honour;
 //! anything else is [`Outside`], and the user's own `ssh` is the way in.
 
+mod account;
+mod asked;
+mod harmless;
+mod jumps;
+mod settings;
+mod tokens;
+mod values;
+
+pub use account::Account;
+pub use jumps::Place;
+
 use crate::target::SshTarget;
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+
+/// Settings in the order in which they were said: names in lower case, with their values.
+pub type Settings = Vec<(String, String)>;
 
 /// A login, with nothing left to look up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,12 +54,16 @@ pub struct Meaning {
     pub global_known_hosts: Vec<PathBuf>,
     /// What to do about a host key that is not known.
     pub unknown_host_key: UnknownHostKey,
-    /// Whether the address has to be known with the same key too, if it is known at all.
+    /// Whether the address has to be known with the same key too, if it is known at all. `ssh`
+    /// does not check an address of this machine, or one that was given instead of a name
+    /// (`check_host_key` in OpenSSH's sshconnect.c); that is left to whoever knows the address.
     pub checks_address: bool,
     /// Whether names are written to known_hosts as hashes.
     pub hashes_known_hosts: bool,
     /// How the connection is made.
     pub route: Route,
+    /// Which addresses of the host may be connected to.
+    pub addresses: Addresses,
     /// How long connecting may take, if the configuration says.
     pub connect_timeout: Option<Duration>,
     /// After how long a silence to ask whether the server is still there.
@@ -56,10 +74,35 @@ pub struct Meaning {
     pub algorithms: Algorithms,
     /// The smallest RSA key that is accepted, in bits.
     pub rsa_bits: usize,
-    /// Whether the configuration forbids asking anything (`BatchMode`).
+    /// When to agree on new keys during a connection.
+    pub rekey: Rekey,
+    /// How often to ask for a password.
+    pub password_prompts: usize,
+    /// Whether the configuration forbids asking anything (`BatchMode`). The methods that ask are
+    /// then not among `methods`.
     pub is_batch: bool,
     /// Where the master of shared connections would listen, if the configuration has one.
     pub control_path: Option<PathBuf>,
+}
+
+/// Which addresses of a host may be connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addresses {
+    /// All.
+    Any,
+    /// Those of version 4.
+    V4,
+    /// Those of version 6.
+    V6,
+}
+
+/// When to agree on new keys during a connection, beyond what the cipher itself demands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rekey {
+    /// After how many bytes.
+    pub bytes: Option<u64>,
+    /// After how long.
+    pub time: Option<Duration>,
 }
 
 /// A login method that we know.
@@ -89,7 +132,9 @@ pub enum Route {
     Direct,
     /// Through another host, which has a meaning of its own.
     Jump(Box<Meaning>),
-    /// Through a program, by `/bin/sh -c "exec …"`, with every token replaced.
+    /// Through a program, with every token replaced. `ssh` puts `exec` before it and gives it to the
+    /// user's shell: `$SHELL -c "exec …"`, with `/bin/sh` where there is no `$SHELL`
+    /// (`ssh_proxy_connect` in OpenSSH's sshconnect.c).
     Command(String),
 }
 
@@ -137,6 +182,18 @@ pub enum Outside {
         /// What it said.
         said: String,
     },
+    /// `ssh -G` does not say anything, as when a `Match exec` hangs.
+    #[error("`ssh -G` did not say within {seconds} s what your SSH configuration comes to")]
+    Silent {
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The user that this program runs as is not known to the system.
+    #[error("user {uid} has no home folder: getent passwd {uid} does not name one")]
+    NoAccount {
+        /// The user's number.
+        uid: u32,
+    },
     /// Jump hosts that need jump hosts.
     #[error("the way there takes more than {limit} jump hosts")]
     TooManyJumps {
@@ -145,6 +202,9 @@ pub enum Outside {
     },
 }
 
+/// How many jump hosts are followed.
+const MOST_JUMPS: usize = 8;
+
 /// What the configuration means for a target. Asks `ssh -G`, and reads the files where there is no
 /// `ssh`.
 ///
@@ -152,6 +212,57 @@ pub enum Outside {
 ///
 /// Why we cannot be true to it.
 pub async fn of(target: &SshTarget, config: Option<&Path>) -> Result<Meaning, Outside> {
-    let _ = (target, config);
-    todo!()
+    let account = Account::of_this_process().await?;
+    let mut place = Place::of(target);
+    let mut chain = Vec::new();
+    loop {
+        let Some(settings) = asked::settings(&place, config).await? else { todo!() };
+        let (meaning, next) = settings::judge(&settings, &place, &account)?;
+        match link(&mut chain, meaning, next)? {
+            Some(jump) => place = jump,
+            None => return whole(chain),
+        }
+    }
+}
+
+/// What `ssh -G` says the configuration comes to for a target; `None` where there is no `ssh`.
+///
+/// # Errors
+///
+/// When `ssh` refuses, or does not answer.
+pub async fn settings(
+    target: &SshTarget,
+    config: Option<&Path>,
+) -> Result<Option<Settings>, Outside> {
+    asked::settings(&Place::of(target), config).await
+}
+
+/// What has to be connected to first, for one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Next {
+    /// Nothing more: the route is known.
+    Nothing,
+    /// A jump host, of which the configuration has to be asked in turn.
+    Jump(Place),
+}
+
+/// Adds one host to the way there. Gives the jump host before it, if there is one.
+fn link(chain: &mut Vec<Meaning>, meaning: Meaning, next: Next) -> Result<Option<Place>, Outside> {
+    chain.push(meaning);
+    match next {
+        Next::Nothing => Ok(None),
+        Next::Jump(_) if chain.len() > MOST_JUMPS => {
+            Err(Outside::TooManyJumps { limit: MOST_JUMPS })
+        }
+        Next::Jump(place) => Ok(Some(place)),
+    }
+}
+
+/// Puts the hosts of a way together: the first is the target, and each is reached through the next.
+fn whole(chain: Vec<Meaning>) -> Result<Meaning, Outside> {
+    let through = |jump: Meaning, mut host: Meaning| {
+        host.route = Route::Jump(Box::new(jump));
+        host
+    };
+    chain.into_iter().rev().reduce(through).ok_or(Outside::TooManyJumps { limit: MOST_JUMPS })
 }

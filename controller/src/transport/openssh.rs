@@ -48,7 +48,7 @@ pub fn arguments(target: &SshTarget, script: &str, login: &Login) -> Vec<OsStrin
 }
 
 /// The arguments that say where: which configuration, which user, which port, which host.
-fn place(target: &SshTarget, config: Option<&Path>) -> Vec<OsString> {
+pub(super) fn place(target: &SshTarget, config: Option<&Path>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = Vec::new();
     if let Some(config) = config {
         arguments.extend(["-F".into(), config.into()]);

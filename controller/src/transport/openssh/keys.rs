@@ -1,6 +1,6 @@
 //! Which key would have been tried and wants a passphrase: asked only after a login was refused.
 
-use crate::target::SshTarget;
+use crate::{target::SshTarget, transport::meaning};
 use std::{
     path::{Path, PathBuf},
     process::Stdio,
@@ -31,11 +31,10 @@ fn public_of(path: &Path) -> PathBuf {
 
 /// The files that the user's configuration means for this target.
 async fn identity_files(target: &SshTarget, config: Option<&Path>) -> Option<Vec<PathBuf>> {
-    let mut command = Command::new("ssh");
-    let meaning = output(command.arg("-G").args(super::place(target, config))).await?;
+    let settings = meaning::settings(target, config).await.ok()??;
     let home = std::env::var_os("HOME").map(PathBuf::from)?;
-    let files = meaning.lines().filter_map(|line| line.strip_prefix("identityfile "));
-    let expand = |file: &str| match file.strip_prefix("~/").or(file.strip_prefix("%d/")) {
+    let files = settings.iter().filter(|(name, _)| name == "identityfile").map(|(_, file)| file);
+    let expand = |file: &String| match file.strip_prefix("~/").or(file.strip_prefix("%d/")) {
         Some(below) => home.join(below),
         None => PathBuf::from(file),
     };
