@@ -10,12 +10,16 @@ use super::{
 use crate::transport::{
     Carrier, Login, Prompts, Step, Timings, Traffic,
     known_hosts::{KnownHosts, Name},
-    meaning::{Meaning, Route},
+    meaning::{Addresses, Meaning, Rekey, Route},
     process,
 };
 use protocol::host_text::printable;
 use russh::{AlgorithmKind, client};
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -149,7 +153,12 @@ async fn tcp(place: Place<'_>, limits: Limits) -> Result<(TcpStream, IpAddr), Pr
         Err(_) => return Err(place.timed_out("looking its name up", limits.connection).into()),
     };
     let mut last = None;
-    for address in addresses {
+    let wanted = |address: &SocketAddr| match place.meaning.addresses {
+        Addresses::Any => true,
+        Addresses::V4 => address.is_ipv4(),
+        Addresses::V6 => address.is_ipv6(),
+    };
+    for address in addresses.filter(wanted) {
         match timeout(limits.connection, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 // Without it a connection is slower, and no more.
@@ -186,7 +195,12 @@ fn known_as(meaning: &Meaning, address: Option<IpAddr>) -> Name {
         None => Name {
             host: meaning.host.clone(),
             port: Some(meaning.port),
-            address: address.filter(|_| meaning.checks_address),
+            // As `check_host_key` in OpenSSH's sshconnect.c: not where there is no name beside it,
+            // and not of this machine, which may be the end of somebody's forwarding.
+            address: address.filter(|address| {
+                let is_name = meaning.host.parse::<IpAddr>().is_err();
+                meaning.checks_address && is_name && !address.is_loopback()
+            }),
         },
     }
 }
@@ -208,6 +222,7 @@ fn config(meaning: &Meaning, known: &KnownHosts, name: &Name) -> Result<client::
     Ok(client::Config {
         preferred,
         nodelay: true,
+        limits: rekeying(meaning.rekey),
         keepalive_interval: meaning.alive_interval,
         keepalive_max: meaning.alive_count,
         // Both as OpenSSH has them, and what one channel may hold here.
@@ -215,6 +230,19 @@ fn config(meaning: &Meaning, known: &KnownHosts, name: &Name) -> Result<client::
         maximum_packet_size: 32 << 10,
         ..client::Config::default()
     })
+}
+
+/// When new keys are agreed on: no later than the library would by itself.
+fn rekeying(rekey: Rekey) -> russh::Limits {
+    let mut limits = russh::Limits::default();
+    if let Some(bytes) = rekey.bytes.and_then(|bytes| usize::try_from(bytes).ok()) {
+        limits.rekey_write_limit = limits.rekey_write_limit.min(bytes);
+        limits.rekey_read_limit = limits.rekey_read_limit.min(bytes);
+    }
+    if let Some(time) = rekey.time {
+        limits.rekey_time_limit = limits.rekey_time_limit.min(time);
+    }
+    limits
 }
 
 /// Why a connection did not come about, in the words of whoever knows best.

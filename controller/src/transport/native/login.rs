@@ -258,11 +258,10 @@ impl Attempt<'_> {
     }
 
     async fn password(&mut self) -> Result<Outcome, Problem> {
-        const ATTEMPTS: u32 = 3;
         let user = self.place.meaning.user.clone();
         let question =
             format!("{}@{}'s password: ", printable(&user), printable(&self.place.meaning.host));
-        for _ in 0..ATTEMPTS {
+        for _ in 0..self.place.meaning.password_prompts {
             let Ok(typed) = terminal::ask(&question, Echo::Off).await else { break };
             let trying = self.handle.authenticate_password(user.clone(), typed);
             let answer = timeout(self.limits.answer, trying).await;
