@@ -75,6 +75,7 @@ impl Gate {
                 prompts,
                 ssh_config: config.ssh_config.clone(),
                 accepts_new_hosts: config.accept_new,
+                answer_limit: Login::ANSWER_LIMIT,
             },
         };
         Ok(Self {

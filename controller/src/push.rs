@@ -26,7 +26,10 @@ use protocol::{
 };
 use script::{Line, Refusal, Source};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    time::Instant,
+};
 
 /// A channel with an agent at its other end.
 pub struct Pushed {
@@ -80,17 +83,15 @@ pub async fn push(
     let patience = settings.patience.max(transfer_patience(largest));
     let script = script::for_session(&token, largest, patience, source);
     let mut timings = Timings::start();
+    let until = Instant::now() + settings.patience;
     let opening = transport::open(target, &script, &settings.login, &mut timings, reporter);
-    let channel = match tokio::time::timeout(settings.patience, opening).await {
+    let channel = match tokio::time::timeout_at(until, opening).await {
         Ok(Ok(channel)) => channel,
         Ok(Err(NotOpened::Login(failure))) => return Err(PushError::Ssh(failure)),
         Ok(Err(NotOpened::Process(error))) => return Err(PushError::Transport(error.to_string())),
-        Err(_) => {
-            let seconds = settings.patience.as_secs();
-            return Err(PushError::TimedOut { doing: Stage::NAME_CONNECTING, seconds });
-        }
+        Err(_) => return Err(PushError::late(Stage::NAME_CONNECTING, settings.patience)),
     };
-    Attempt { target, settings, token, channel, largest, timings }.finish(reporter).await
+    Attempt { target, settings, token, channel, largest, timings, until }.finish(reporter).await
 }
 
 fn new_token() -> Result<Token, PushError> {
@@ -123,6 +124,8 @@ struct Attempt<'a> {
     channel: Channel,
     largest: usize,
     timings: Timings,
+    /// When the target has to be ready.
+    until: Instant,
 }
 
 type Started = (FrameBuffer, Hello, Sha256);
@@ -141,7 +144,9 @@ impl Attempt<'_> {
 
     async fn run(&mut self, reporter: &dyn Reporter) -> Result<Started, Interruption> {
         let mut lines = MarkScanner::for_line(&script::mark(&self.token));
-        let ready = within(self.settings.patience, Stage::NAME_CONNECTING, async {
+        let left = self.until.saturating_duration_since(Instant::now());
+        let late = PushError::late(Stage::NAME_CONNECTING, self.settings.patience);
+        let ready = within(left, late, async {
             let found = scan(&mut self.channel.reader, &mut lines).await?;
             Ok(Line::parse(&found.line).ok_or(PushError::Script { line: shown(&found.line) })?)
         })
@@ -157,7 +162,7 @@ impl Attempt<'_> {
         let header = script::header(payload.len(), &agent.sha256, unpacks);
         let tail = [controller_mark(&self.token), frame::encode(&terms)?].concat();
         let patience = self.settings.patience.max(transfer_patience(payload.len()));
-        within(patience, Stage::NAME_SENDING, async {
+        within(patience, PushError::late(Stage::NAME_SENDING, patience), async {
             let Channel { reader, writer, .. } = &mut self.channel;
             let sending = send(writer, &header, &payload, &tail, reporter);
             let starting = wait_for_start(reader, &self.token, &agent);
@@ -220,12 +225,12 @@ fn unpacked(agent: &Agent) -> Result<Vec<u8>, PushError> {
 
 async fn within<T>(
     patience: Duration,
-    doing: &'static str,
+    late: PushError,
     work: impl Future<Output = Result<T, Interruption>>,
 ) -> Result<T, Interruption> {
     match tokio::time::timeout(patience, work).await {
         Ok(result) => result,
-        Err(_) => Err(PushError::TimedOut { doing, seconds: patience.as_secs() }.into()),
+        Err(_) => Err(late.into()),
     }
 }
 
@@ -391,6 +396,10 @@ fn no_shell(status: Option<i32>, said: &HostText) -> String {
 }
 
 impl PushError {
+    fn late(doing: &'static str, limit: Duration) -> Self {
+        Self::TimedOut { doing, seconds: limit.as_secs() }
+    }
+
     /// The exit code for a command that ends with this.
     pub fn exit_code(&self) -> u8 {
         match self {

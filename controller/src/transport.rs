@@ -21,7 +21,7 @@ use crate::{
     reporter::{Reporter, Stage},
     target::Target,
 };
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A command's stdin and stdout, and how it ends.
@@ -62,6 +62,13 @@ pub struct Login {
     pub ssh_config: Option<PathBuf>,
     /// Whether to believe a host whose key is not known, and to write its key down.
     pub accepts_new_hosts: bool,
+    /// How long a host may take with each answer. Only for sysmcp's own SSH.
+    pub answer_limit: Duration,
+}
+
+impl Login {
+    /// What a host gets for each answer: the slowest look names up of whoever connects.
+    pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 }
 
 /// Whether somebody sits at a terminal and can be asked for a passphrase.

@@ -58,6 +58,9 @@ enum Command {
         /// When this file exists, nothing is carried any more, and nothing is closed
         #[arg(long)]
         cut: Option<std::path::PathBuf>,
+        /// After so many bytes of the server's, nothing is carried any more either
+        #[arg(long)]
+        stall: Option<u64>,
     },
     /// Be the first process of a guest, and do what its host asks
     Guest,
@@ -90,7 +93,7 @@ fn run(command: Command) -> Result<()> {
             service::burn(Duration::from_secs(idle), Duration::from_secs(seconds), cpu);
             Ok(())
         }
-        Command::Relay { port, rate, cut } => relay::run(port, rate, cut.as_deref()),
+        Command::Relay { port, rate, cut, stall } => relay::run(port, rate, cut.as_deref(), stall),
         Command::Guest => vm::inside::run(),
         Command::SilentMount { folder } => silent_mount::serve(&folder),
     }

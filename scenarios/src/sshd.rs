@@ -169,7 +169,12 @@ impl Sshd {
 
     /// The target, as sysmcp takes it.
     pub fn target(&self) -> String {
-        format!("ssh:{}@127.0.0.1:{}", user_name(), self.port)
+        self.target_over("ssh")
+    }
+
+    /// The same over one SSH: `ssh`, `russh` or `openssh`.
+    pub fn target_over(&self, way: &str) -> String {
+        format!("{way}:{}@127.0.0.1:{}", user_name(), self.port)
     }
 
     /// What the server has logged.

@@ -60,7 +60,12 @@ async fn attempt_over(channel: DuplexStream) -> Result<Pushed, PushError> {
         agents,
         patience: PATIENCE,
         silence_limit: PATIENCE,
-        login: Login { prompts: Prompts::Forbidden, ssh_config: None, accepts_new_hosts: false },
+        login: Login {
+            prompts: Prompts::Forbidden,
+            ssh_config: None,
+            accepts_new_hosts: false,
+            answer_limit: Login::ANSWER_LIMIT,
+        },
     };
     let target = Target::Local;
     Attempt {
@@ -70,6 +75,7 @@ async fn attempt_over(channel: DuplexStream) -> Result<Pushed, PushError> {
         channel,
         largest: 4,
         timings: Timings::start(),
+        until: Instant::now() + PATIENCE,
     }
     .finish(&Silent)
     .await

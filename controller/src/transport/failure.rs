@@ -41,6 +41,16 @@ pub enum Failure {
         /// The command.
         remedy: String,
     },
+    /// A file of known hosts that could decide and cannot be read.
+    #[error("whether {host} is the one it says it is cannot be told: {file}: {why}")]
+    KnownHosts {
+        /// The host.
+        host: String,
+        /// The file.
+        file: String,
+        /// Why it cannot be read.
+        why: String,
+    },
     /// A host's certificate that cannot be accepted.
     #[error("{host} showed a certificate that cannot be accepted: {why}")]
     HostCertificate {
@@ -149,6 +159,7 @@ impl Failure {
             Self::HostKeyChanged { .. }
             | Self::HostKeyRevoked { .. }
             | Self::HostKeyUnknown { .. }
+            | Self::KnownHosts { .. }
             | Self::HostCertificate { .. } => exit::HOST_KEY,
             Self::Passphrase { .. } | Self::NobodyToAsk { .. } => exit::PASSPHRASE,
             Self::LoginRefused { .. } => exit::REFUSED_LOGIN,

@@ -75,7 +75,9 @@ impl fmt::Display for Beyond {
 struct Limits {
     /// For TCP.
     connection: Duration,
-    /// For an answer of the server.
+    /// For the key exchange.
+    exchange: Duration,
+    /// For any other answer of the host.
     answer: Duration,
 }
 
@@ -131,7 +133,7 @@ pub async fn open(
 ) -> Result<Channel, Problem> {
     let place = Place { target, config: login.ssh_config.as_deref(), meaning };
     let connected = dial::connect(place, login, timings).await?;
-    let channel = channel::start(place, connected, script).await?;
+    let channel = channel::start(place, connected, script, login.answer_limit).await?;
     timings.mark(Step::Channel);
     Ok(channel)
 }

@@ -108,6 +108,7 @@ mod tests {
             prompts: Prompts::Forbidden,
             ssh_config: Some("/c".into()),
             accepts_new_hosts: true,
+            answer_limit: Login::ANSWER_LIMIT,
         };
         let arguments = arguments(&target("ssh:deploy@[::1]:2222"), "true", &login);
         assert_eq!(
@@ -130,7 +131,12 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_left_to_the_configuration() {
-        let login = Login { prompts: Prompts::Allowed, ssh_config: None, accepts_new_hosts: false };
+        let login = Login {
+            prompts: Prompts::Allowed,
+            ssh_config: None,
+            accepts_new_hosts: false,
+            answer_limit: Login::ANSWER_LIMIT,
+        };
         let arguments = arguments(&target("ssh:web"), "true", &login);
         assert_eq!(arguments[OPTIONS.len()..], ["--", "web", "exec /bin/sh -c 'true'"]);
     }

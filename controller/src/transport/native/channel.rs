@@ -39,8 +39,8 @@ pub(super) async fn start(
     place: Place<'_>,
     connected: Connected,
     script: &str,
+    patience: Duration,
 ) -> Result<Channel, Problem> {
-    const PATIENCE: Duration = Duration::from_secs(30);
     let opening = async {
         let channel = connected.handle.channel_open_session().await?;
         // The login shell may be any: it is only asked to become /bin/sh. Its answer comes with
@@ -48,13 +48,13 @@ pub(super) async fn start(
         channel.exec(true, crate::push::script::for_login_shell(script)).await?;
         Ok::<_, russh::Error>(channel)
     };
-    let channel = match timeout(PATIENCE, opening).await {
+    let channel = match timeout(patience, opening).await {
         Ok(Ok(channel)) => channel,
         Ok(Err(error)) => {
             let said = format!("it lets the user in and opens no channel: {error}");
             return Err(place.unreachable(&said).into());
         }
-        Err(_) => return Err(place.timed_out("opening a channel", PATIENCE).into()),
+        Err(_) => return Err(place.timed_out("opening a channel", patience).into()),
     };
     let (from_command, sender) = channel.split();
     let (output, reader) = tokio::io::duplex(OUTPUT_BYTES);

@@ -47,10 +47,11 @@ struct Laid {
 }
 
 impl Limits {
-    fn of(meaning: &Meaning) -> Self {
+    /// `ConnectTimeout` is for both, as for ssh (ssh_config(5)).
+    fn of(meaning: &Meaning, answer: Duration) -> Self {
         const CONNECTION: Duration = Duration::from_secs(20);
-        const ANSWER: Duration = Duration::from_secs(30);
-        Self { connection: meaning.connect_timeout.unwrap_or(CONNECTION), answer: ANSWER }
+        let connection = meaning.connect_timeout.unwrap_or(CONNECTION);
+        Self { connection, exchange: meaning.connect_timeout.unwrap_or(answer), answer }
     }
 }
 
@@ -76,7 +77,7 @@ async fn hop(
     timings: &mut Timings,
     sever: CancellationToken,
 ) -> Result<Connected, Problem> {
-    let limits = Limits::of(place.meaning);
+    let limits = Limits::of(place.meaning, login.answer_limit);
     let traffic = Arc::new(Traffic::default());
     let laid = lay(place, limits, login, timings, &sever).await?;
     timings.mark_at(via, Step::Connection);
@@ -87,10 +88,10 @@ async fn hop(
     let checker = Checker::new(place, name, known, login.accepts_new_hosts);
     let agreed = checker.agreed();
     let exchanging = client::connect_stream(Arc::new(config), stream, checker);
-    let mut handle = match timeout(limits.answer, exchanging).await {
+    let mut handle = match timeout(limits.exchange, exchanging).await {
         Ok(Ok(handle)) => handle,
         Ok(Err(refused)) => return Err(explained(place, refused, laid.command).await),
-        Err(_) => return Err(place.timed_out("the key exchange", limits.answer).into()),
+        Err(_) => return Err(place.timed_out("the key exchange", limits.exchange).into()),
     };
     timings.mark_at(via, Step::KeyExchange);
     timings.algorithms = agreed.get();

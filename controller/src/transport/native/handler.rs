@@ -7,7 +7,7 @@ use crate::transport::{
     known_hosts::{self, Finding, KnownHosts, Name},
     meaning::{Meaning, UnknownHostKey},
 };
-use protocol::host_text::HostText;
+use protocol::host_text::{HostText, printable};
 use russh::{
     Names,
     client::{self, ChannelOpenHandle, Msg, Session},
@@ -101,6 +101,10 @@ impl Checker {
             Finding::Changed { file, .. } => {
                 let remedy = forget(&file, &host);
                 Err(Failure::HostKeyChanged { host, remedy })
+            }
+            Finding::Undecided { file, why } => {
+                let file = printable(&file.to_string_lossy()).into_owned();
+                Err(Failure::KnownHosts { host, file, why })
             }
             Finding::BadCertificate { why } => {
                 let why = HostText::capped(why.as_bytes(), 200).to_string();
