@@ -259,12 +259,6 @@ impl KnownHosts {
         })
     }
 
-    /// What to ask a host for: types of keys, and of certificates.
-    pub fn preferred(&self, name: &Name, allowed: &[String]) -> (Vec<Algorithm>, Vec<Algorithm>) {
-        let _ = (name, allowed);
-        todo!()
-    }
-
     /// What the files say about the key that a host showed. `now` is in seconds since 1970;
     /// `authority_signatures` are the signature algorithms that an authority may use.
     ///
