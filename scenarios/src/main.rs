@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use scenarios::{demo, faults::Fault, load, relay, service, silent_mount, vm};
+use scenarios::{delayed_link, demo, faults::Fault, load, relay, service, silent_mount, vm};
 use std::{process::ExitCode, time::Duration};
 
 #[derive(Debug, Parser)]
@@ -59,6 +59,12 @@ enum Command {
         #[arg(long)]
         cut: Option<std::path::PathBuf>,
     },
+    /// Join two networks by a link that takes its time, until stdin closes; prints how to enter them
+    DelayedLink {
+        /// Milliseconds of a round trip
+        #[arg(long, default_value_t = 100)]
+        round_trip_ms: u64,
+    },
     /// Be the first process of a guest, and do what its host asks
     Guest,
     /// Mount a file system that answers nothing, until the end
@@ -91,6 +97,9 @@ fn run(command: Command) -> Result<()> {
             Ok(())
         }
         Command::Relay { port, rate, cut } => relay::run(port, rate, cut.as_deref()),
+        Command::DelayedLink { round_trip_ms } => {
+            delayed_link::run(Duration::from_millis(round_trip_ms))
+        }
         Command::Guest => vm::inside::run(),
         Command::SilentMount { folder } => silent_mount::serve(&folder),
     }
