@@ -89,14 +89,8 @@ impl Sshd {
     ///
     /// When there is no sshd on this machine, or it does not come up.
     pub fn start(settings: &Settings) -> Result<Self> {
-        let program = SSHD
-            .into_iter()
-            .find(|path| Path::new(path).exists())
-            .context("there is no sshd on this machine; install openssh-server")?;
-        // Not below a place that the server may see otherwise.
-        let base = crate::programs::sysmcp();
-        let base = base.parent().filter(|base| base.is_dir()).context("sysmcp is not built")?;
-        let folder = tempfile::tempdir_in(base)?;
+        let program = program()?;
+        let folder = folder()?;
         let at = |name: &str| folder.path().join(name);
         make_key(&at("host"), "")?;
         make_key(&at("id"), settings.passphrase.as_deref().unwrap_or_default())?;
@@ -107,10 +101,6 @@ impl Sshd {
         let listen = format!("ListenAddress {address}\n");
         let config = listen + &server_config(folder.path(), port, &settings.server);
         fs::write(at("sshd_config"), config)?;
-        if rustix::process::geteuid().is_root() {
-            // Root's sshd separates privileges, and wants this folder for it.
-            fs::create_dir_all("/run/sshd")?;
-        }
         let log = fs::File::create(at("log"))?;
         let mut words = network.map(|network| network.enter.clone()).unwrap_or_default();
         let commands = settings.places.commands();
@@ -232,6 +222,24 @@ impl Drop for Sshd {
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
+}
+
+/// The server's program, with what it needs on this machine.
+pub(crate) fn program() -> Result<&'static str> {
+    if rustix::process::geteuid().is_root() {
+        // Root's sshd separates privileges, and wants this folder for it.
+        fs::create_dir_all("/run/sshd")?;
+    }
+    SSHD.into_iter()
+        .find(|path| Path::new(path).exists())
+        .context("there is no sshd on this machine; install openssh-server")
+}
+
+/// A folder for a server and its client, not below a place that the server may see otherwise.
+pub(crate) fn folder() -> Result<tempfile::TempDir> {
+    let base = crate::programs::sysmcp();
+    let base = base.parent().filter(|base| base.is_dir()).context("sysmcp is not built")?;
+    Ok(tempfile::tempdir_in(base)?)
 }
 
 /// The user this runs as.
