@@ -4,6 +4,7 @@ use crate::{Programs, table};
 use anyhow::{Result, ensure};
 use scenarios::{
     client::Client,
+    delayed_link::DelayedLink,
     sshd::{Settings, Sshd},
     without_settings::without_settings,
 };
@@ -35,7 +36,7 @@ pub fn measure(programs: &Programs) -> Result<String> {
     };
     let first_ms = call()?;
     let mut calls = (0..CALLS).map(|_| call()).collect::<Result<Vec<f64>>>()?;
-    let mut warm = warm_commands(&sshd)?;
+    let mut warm = warm_commands(&sshd, None, COMMANDS)?;
     let call_ms = table::median(&mut calls);
     let warm_ms = table::median(&mut warm);
     let p99 = calls.get(CALLS * 99 / 100).copied().unwrap_or_default();
@@ -62,12 +63,17 @@ pub fn measure(programs: &Programs) -> Result<String> {
     ))
 }
 
-/// Times a command over a connection that is kept open, as an administrator would set it up.
-fn warm_commands(sshd: &Sshd) -> Result<Vec<f64>> {
+/// Times a command over a connection that is kept open, as an administrator would set it up, in
+/// milliseconds. Leaves the client's configuration changed.
+pub fn warm_commands(sshd: &Sshd, link: Option<&DelayedLink>, commands: usize) -> Result<Vec<f64>> {
     let socket = sshd.file("master");
     let ssh = || {
         let mut ssh = sshd.ssh();
-        ssh.arg("true").stdout(Stdio::null()).stderr(Stdio::null());
+        ssh.arg("true");
+        if let Some(link) = link {
+            ssh = link.client_side(&ssh);
+        }
+        ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         ssh
     };
     sshd.write_client_config(&[
@@ -77,7 +83,7 @@ fn warm_commands(sshd: &Sshd) -> Result<Vec<f64>> {
     ])?;
     ensure!(ssh().status()?.success(), "ssh does not log in");
     let mut times = Vec::new();
-    for _ in 0..COMMANDS {
+    for _ in 0..commands {
         let started = Instant::now();
         ensure!(ssh().status()?.success(), "ssh does not log in");
         times.push(started.elapsed().as_secs_f64() * 1e3);

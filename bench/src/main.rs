@@ -1,11 +1,14 @@
 //! What sysmcp costs, beside what one would type instead, in one run on one machine.
 //!
-//! Processor seconds are compared, not wall time: the machine is shared. Rounds are interleaved, so
-//! that a change of its speed meets every row alike.
+//! Processor seconds are compared, not wall time: the machine is shared. Only connecting is compared
+//! by wall time, because most of it is waiting. Rounds are interleaved, so that a change of the
+//! machine's speed meets every row alike.
 
 mod agent;
 mod beside;
 mod calls;
+mod connecting;
+mod memory;
 mod overhead;
 mod ranking;
 mod table;
@@ -29,6 +32,9 @@ struct Arguments {
     /// Instead of measuring the cost, asks this program and sysmcp the same about a host with faults
     #[arg(long)]
     beside: Option<PathBuf>,
+    /// Measure what connecting costs, and nothing else
+    #[arg(long)]
+    only_connecting: bool,
     /// File to write
     #[arg(long)]
     out: Option<PathBuf>,
@@ -59,12 +65,19 @@ fn run(arguments: &Arguments) -> Result<()> {
 
 fn cost(arguments: &Arguments, programs: &Programs) -> Result<String> {
     let mut text = table::heading("What it costs", "cargo xtask bench")?;
+    if arguments.only_connecting {
+        text.push_str(&connecting::measure(programs)?);
+        text.push_str(&memory::measure()?);
+        return Ok(text);
+    }
     text.push_str(&agent::measure(programs)?);
     for (processes, rounds) in [(200, arguments.rounds * 2), (arguments.crowd, arguments.rounds)] {
         text.push_str(&ranking::measure(programs, processes, rounds)?);
     }
     text.push_str(&overhead::measure(programs, arguments.crowd)?);
     text.push_str(&calls::measure(programs)?);
+    text.push_str(&connecting::measure(programs)?);
+    text.push_str(&memory::measure()?);
     Ok(text)
 }
 

@@ -5,9 +5,12 @@
 //! a real sshd, and compare. The demonstration shows one of them.
 
 pub mod client;
+pub mod delayed_link;
 pub mod demo;
 pub mod faults;
+pub mod fleet;
 pub mod load;
+pub mod many_connections;
 pub mod not_run;
 pub mod programs;
 pub mod relay;

@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use scenarios::{demo, faults::Fault, load, relay, service, silent_mount, vm};
+use scenarios::{
+    delayed_link, demo, faults::Fault, load, many_connections, relay, service, silent_mount, vm,
+};
 use std::{process::ExitCode, time::Duration};
 
 #[derive(Debug, Parser)]
@@ -62,6 +64,24 @@ enum Command {
         #[arg(long)]
         stall: Option<u64>,
     },
+    /// Join two networks by a link that takes its time, until stdin closes; prints how to enter them
+    DelayedLink {
+        /// Milliseconds of a round trip
+        #[arg(long, default_value_t = 100)]
+        round_trip_ms: u64,
+    },
+    /// Connect to many servers at once, and print as JSON what it costs
+    ManyConnections {
+        /// The way of getting there: russh, openssh or ssh
+        #[arg(long, default_value = "ssh")]
+        way: String,
+        /// Servers, each with one connection
+        #[arg(long, default_value_t = 100)]
+        connections: u8,
+        /// Calls over each connection
+        #[arg(long, default_value_t = 20)]
+        calls: u32,
+    },
     /// Be the first process of a guest, and do what its host asks
     Guest,
     /// Mount a file system that answers nothing, until the end
@@ -94,6 +114,14 @@ fn run(command: Command) -> Result<()> {
             Ok(())
         }
         Command::Relay { port, rate, cut, stall } => relay::run(port, rate, cut.as_deref(), stall),
+        Command::DelayedLink { round_trip_ms } => {
+            delayed_link::run(Duration::from_millis(round_trip_ms))
+        }
+        Command::ManyConnections { way, connections, calls } => {
+            let account = many_connections::run(&way, connections, calls)?;
+            println!("{}", serde_json::to_string(&account)?);
+            Ok(())
+        }
         Command::Guest => vm::inside::run(),
         Command::SilentMount { folder } => silent_mount::serve(&folder),
     }

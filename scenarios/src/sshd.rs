@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, bail};
 use std::{
     fs,
-    net::{TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpListener, TcpStream},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -15,7 +15,8 @@ use std::{
 pub struct Sshd {
     folder: tempfile::TempDir,
     server: Child,
-    /// Where it listens, on 127.0.0.1.
+    address: Ipv4Addr,
+    /// The port on which it listens, at 127.0.0.1 unless its settings say otherwise.
     pub port: u16,
 }
 
@@ -28,6 +29,17 @@ pub struct Settings {
     pub passphrase: Option<String>,
     /// What is wrong with the places where a session could put its file.
     pub places: Places,
+    /// A network other than this process's own.
+    pub network: Option<Network>,
+}
+
+/// A network that the server is in, and this process is not.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// Where it listens there.
+    pub address: Ipv4Addr,
+    /// The words that run a command in there, when put before it.
+    pub enter: Vec<String>,
 }
 
 /// What is wrong with the places where a session could put its file.
@@ -77,35 +89,30 @@ impl Sshd {
     ///
     /// When there is no sshd on this machine, or it does not come up.
     pub fn start(settings: &Settings) -> Result<Self> {
-        let program = SSHD
-            .into_iter()
-            .find(|path| Path::new(path).exists())
-            .context("there is no sshd on this machine; install openssh-server")?;
-        // Not below a place that the server may see otherwise.
-        let base = crate::programs::sysmcp();
-        let base = base.parent().filter(|base| base.is_dir()).context("sysmcp is not built")?;
-        let folder = tempfile::tempdir_in(base)?;
+        let program = program()?;
+        let folder = folder()?;
         let at = |name: &str| folder.path().join(name);
         make_key(&at("host"), "")?;
         make_key(&at("id"), settings.passphrase.as_deref().unwrap_or_default())?;
         fs::copy(at("id.pub"), at("authorized_keys"))?;
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        fs::write(at("sshd_config"), server_config(folder.path(), port, &settings.server))?;
-        if rustix::process::geteuid().is_root() {
-            // Root's sshd separates privileges, and wants this folder for it.
-            fs::create_dir_all("/run/sshd")?;
-        }
+        let network = settings.network.as_ref();
+        let address = network.map_or(Ipv4Addr::LOCALHOST, |network| network.address);
+        let listen = format!("ListenAddress {address}\n");
+        let config = listen + &server_config(folder.path(), port, &settings.server);
+        fs::write(at("sshd_config"), config)?;
         let log = fs::File::create(at("log"))?;
-        let mut server = match settings.places.commands() {
-            commands if commands.is_empty() => Command::new(program),
-            commands => {
-                let mut unshare = Command::new("unshare");
-                unshare.args(["--mount", "sh", "-c", &format!("{commands}exec \"$@\""), "sh"]);
-                unshare.arg(program).env("FOLDER", folder.path());
-                unshare
-            }
-        };
-        let server = server
+        let mut words = network.map(|network| network.enter.clone()).unwrap_or_default();
+        let commands = settings.places.commands();
+        if !commands.is_empty() {
+            let script = format!("{commands}exec \"$@\"");
+            words.extend(["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned));
+        }
+        words.push(program.to_owned());
+        let (first, rest) = words.split_first().context("no program")?;
+        let server = Command::new(first)
+            .args(rest)
+            .env("FOLDER", folder.path())
             .args(["-D", "-e", "-f"])
             .arg(at("sshd_config"))
             .stdin(Stdio::null())
@@ -113,16 +120,21 @@ impl Sshd {
             .stderr(log)
             .spawn()
             .context("could not start sshd")?;
-        let mut sshd = Self { folder, server, port };
-        sshd.wait_until_up()?;
+        let mut sshd = Self { folder, server, address, port };
+        sshd.wait_until_up(network.is_some())?;
         sshd.write_client_config(&[])?;
         Ok(sshd)
     }
 
-    fn wait_until_up(&mut self) -> Result<()> {
+    fn wait_until_up(&mut self, is_elsewhere: bool) -> Result<()> {
         let started = Instant::now();
         while started.elapsed() < Duration::from_secs(20) {
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            let is_up = if is_elsewhere {
+                self.log().contains("Server listening on")
+            } else {
+                TcpStream::connect((self.address, self.port)).is_ok()
+            };
+            if is_up {
                 return Ok(());
             }
             if let Some(status) = self.server.try_wait()? {
@@ -140,13 +152,14 @@ impl Sshd {
     /// When it cannot be written.
     pub fn write_client_config(&self, lines: &[String]) -> Result<()> {
         let host_key = fs::read_to_string(self.file("host.pub"))?;
-        let known = format!("[127.0.0.1]:{} {host_key}", self.port);
+        let known = format!("[{}]:{} {host_key}", self.address, self.port);
         if !self.file("known_hosts").exists() {
             fs::write(self.file("known_hosts"), known)?;
         }
         let mut config = format!(
-            "Host 127.0.0.1\n  IdentityFile {}\n  IdentitiesOnly yes\n  IdentityAgent none\n  \
+            "Host {}\n  IdentityFile {}\n  IdentitiesOnly yes\n  IdentityAgent none\n  \
              UserKnownHostsFile {}\n  GlobalKnownHostsFile /dev/null\n",
+            self.address,
             self.file("id").display(),
             self.file("known_hosts").display()
         );
@@ -169,12 +182,12 @@ impl Sshd {
 
     /// The target, as sysmcp takes it.
     pub fn target(&self) -> String {
-        self.target_over("ssh")
+        self.target_by("ssh")
     }
 
-    /// The same over one SSH: `ssh`, `russh` or `openssh`.
-    pub fn target_over(&self, way: &str) -> String {
-        format!("{way}:{}@127.0.0.1:{}", user_name(), self.port)
+    /// The target, with the way of getting there that is named: `ssh`, `russh` or `openssh`.
+    pub fn target_by(&self, way: &str) -> String {
+        format!("{way}:{}@{}:{}", user_name(), self.address, self.port)
     }
 
     /// What the server has logged.
@@ -189,11 +202,16 @@ impl Sshd {
 
     /// A plain ssh to it, for a look past sysmcp.
     pub fn ssh(&self) -> Command {
+        self.ssh_by(&self.client_config())
+    }
+
+    /// A plain ssh to it, with another configuration.
+    pub fn ssh_by(&self, config: &Path) -> Command {
         let mut ssh = Command::new("ssh");
         ssh.arg("-F")
-            .arg(self.client_config())
+            .arg(config)
             .args(["-oBatchMode=yes", "-p", &self.port.to_string()])
-            .arg(format!("{}@127.0.0.1", user_name()));
+            .arg(format!("{}@{}", user_name(), self.address));
         ssh.stdin(Stdio::null());
         ssh
     }
@@ -204,6 +222,24 @@ impl Drop for Sshd {
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
+}
+
+/// The server's program, with what it needs on this machine.
+pub(crate) fn program() -> Result<&'static str> {
+    if rustix::process::geteuid().is_root() {
+        // Root's sshd separates privileges, and wants this folder for it.
+        fs::create_dir_all("/run/sshd")?;
+    }
+    SSHD.into_iter()
+        .find(|path| Path::new(path).exists())
+        .context("there is no sshd on this machine; install openssh-server")
+}
+
+/// A folder for a server and its client, not below a place that the server may see otherwise.
+pub(crate) fn folder() -> Result<tempfile::TempDir> {
+    let base = crate::programs::sysmcp();
+    let base = base.parent().filter(|base| base.is_dir()).context("sysmcp is not built")?;
+    Ok(tempfile::tempdir_in(base)?)
 }
 
 /// The user this runs as.
@@ -228,10 +264,11 @@ pub(crate) fn make_key(path: &Path, passphrase: &str) -> Result<()> {
     Ok(())
 }
 
-fn server_config(folder: &Path, port: u16, further: &[String]) -> String {
+/// The server's configuration, but for where it listens.
+pub(crate) fn server_config(folder: &Path, port: u16, further: &[String]) -> String {
     let at = |name: &str| folder.join(name).display().to_string();
     let mut config = format!(
-        "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\n\
+        "Port {port}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\n\
          UsePAM no\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
          PermitRootLogin prohibit-password\nPrintMotd no\nMaxStartups 100\n",
         at("host"),

@@ -40,7 +40,7 @@ async fn open(target: &str, config: &Path, script: &str) -> Result<Channel, NotO
 /// A server, and a command on it over sysmcp's own SSH.
 async fn command(script: &str) -> (Sshd, Channel) {
     let sshd = Sshd::start(&Settings::default()).unwrap();
-    let target = sshd.target_over("russh");
+    let target = sshd.target_by("russh");
     let channel = open(&target, &sshd.client_config(), script).await.unwrap();
     (sshd, channel)
 }
@@ -110,12 +110,12 @@ async fn a_host_that_stops_answering_during_the_login_is_given_up() {
     let plain = std::fs::read_to_string(sshd.client_config()).unwrap();
     let relay = scenarios::programs::scenarios();
     let mut steps = Vec::new();
-    for bytes in [500, 1_300, 1_600, 1_900] {
+    for bytes in [500, 1_300, 1_650, 1_700, 1_750, 1_800] {
         let proxy =
             format!("  ProxyCommand {} relay {} --stall {bytes}\n", relay.display(), sshd.port);
         std::fs::write(&config, format!("{plain}{proxy}")).unwrap();
         let started = Instant::now();
-        let result = open(&sshd.target_over("russh"), &config, "true").await;
+        let result = open(&sshd.target_by("russh"), &config, "true").await;
         let Err(NotOpened::Login(failure)) = result else { panic!("it answered") };
         let Failure::TimedOut { step, .. } = failure else { panic!("{bytes}: {failure}") };
         steps.push(step);
