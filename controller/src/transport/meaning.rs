@@ -8,12 +8,14 @@ mod account;
 mod asked;
 mod harmless;
 mod jumps;
+mod read;
 mod settings;
 mod tokens;
 mod values;
 
 pub use account::Account;
 pub use jumps::Place;
+pub use read::{Sources, algorithms::Defaults};
 
 use crate::target::SshTarget;
 use std::{
@@ -218,6 +220,29 @@ pub async fn of(target: &SshTarget, config: Option<&Path>) -> Result<Meaning, Ou
     loop {
         let Some(settings) = asked::settings(&place, config).await? else { todo!() };
         let (meaning, next) = settings::judge(&settings, &place, &account)?;
+        match link(&mut chain, meaning, next)? {
+            Some(jump) => place = jump,
+            None => return whole(chain),
+        }
+    }
+}
+
+/// What the configuration means for a target, without an `ssh` to ask.
+///
+/// # Errors
+///
+/// Why we cannot be true to it; among others the first line that we are not sure of.
+pub fn read_without_ssh(
+    target: &SshTarget,
+    config: Option<&Path>,
+    sources: &Sources,
+    account: &Account,
+) -> Result<Meaning, Outside> {
+    let mut place = Place::of(target);
+    let mut chain = Vec::new();
+    loop {
+        let settings = read::settings(&place, config, sources, account)?;
+        let (meaning, next) = settings::judge(&settings, &place, account)?;
         match link(&mut chain, meaning, next)? {
             Some(jump) => place = jump,
             None => return whole(chain),

@@ -87,6 +87,12 @@ impl Tokens<'_> {
     }
 }
 
+/// A `HostName`, which knows `%h` alone: the host as it was given.
+pub fn host_name(text: &str, given: &str) -> Option<String> {
+    let token = |token| (token == 'h').then(|| given.to_owned());
+    replace(text, token, |_| Variable::IsText)
+}
+
 /// What `${…}` is.
 enum Variable {
     /// It has this value.
