@@ -77,7 +77,12 @@ async fn all(fleet: &Fleet, way: &str, calls: u32) -> Result<Account> {
         agents: Agents::Embedded,
         patience: PATIENCE,
         silence_limit: PATIENCE,
-        login: Login { prompts: Prompts::Forbidden, ssh_config: Some(fleet.client_config()) },
+        login: Login {
+            prompts: Prompts::Forbidden,
+            ssh_config: Some(fleet.client_config()),
+            accepts_new_hosts: false,
+            answer_limit: Login::ANSWER_LIMIT,
+        },
     };
     let parsed = fleet.targets(way).into_iter().map(|target| target.parse());
     let mut targets = parsed.collect::<Result<Vec<Target>, _>>()?;
