@@ -43,9 +43,10 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Self {
+    /// Over one of the ways to a host.
+    fn over(way: &str) -> Self {
         let sshd = Sshd::start(&Settings::default()).unwrap();
-        let sysmcp = Sysmcp::over(&sshd).unwrap().with_faulty_agents();
+        let sysmcp = Sysmcp::over(&sshd).unwrap().at(&sshd.target_by(way)).with_faulty_agents();
         let cut = sshd.file("cut");
         Self { sshd, sysmcp, cut }
     }
@@ -156,9 +157,35 @@ fn wait(child: &mut Child) -> i32 {
     }
 }
 
-#[test]
-fn normal_exit() {
-    let bench = Bench::new();
+/// Every end, over both ways to a host.
+macro_rules! over_both {
+    ($($end:ident)*) => {
+        mod own_ssh {
+            $(#[test] fn $end() { super::$end("russh"); })*
+        }
+        mod users_ssh {
+            $(#[test] fn $end() { super::$end("openssh"); })*
+        }
+    };
+}
+
+over_both! {
+    normal_exit
+    end_of_file_in_the_middle_of_a_call
+    terminate_and_interrupt_during_a_call
+    kill_of_the_controller
+    interrupt_and_kill_during_the_push
+    cancel_by_the_client
+    kill_of_the_servers_session
+    kill_of_the_worker_and_of_the_supervisor
+    panic_of_the_agent
+    a_network_that_is_cut_without_a_word
+    a_network_that_is_cut_during_the_push
+    an_interrupt_at_any_moment
+}
+
+fn normal_exit(way: &str) {
+    let bench = Bench::over(way);
     let (mut client, seen) = bench.client("plant_child");
     client.close();
     let (status, _) = client.ended(20 * SECOND).unwrap().unwrap();
@@ -168,9 +195,8 @@ fn normal_exit() {
     assert!(audit.contains("0 processes left") && audit.contains("ended 1 that it had"), "{audit}");
 }
 
-#[test]
-fn end_of_file_in_the_middle_of_a_call() {
-    let bench = Bench::new();
+fn end_of_file_in_the_middle_of_a_call(way: &str) {
+    let bench = Bench::over(way);
     let (mut client, seen) = bench.client("plant_grandchild");
     let arguments = json!({"count": 60, "interval_ms": 1000});
     client.ask("tools/call", &json!({"name": "self_test", "arguments": arguments})).unwrap();
@@ -182,10 +208,9 @@ fn end_of_file_in_the_middle_of_a_call() {
     bench.assert_clean(&seen, "end of file");
 }
 
-#[test]
-fn terminate_and_interrupt_during_a_call() {
+fn terminate_and_interrupt_during_a_call(way: &str) {
     for (name, what) in [("TERM", Signal::TERM), ("INT", Signal::INT), ("HUP", Signal::HUP)] {
-        let bench = Bench::new();
+        let bench = Bench::over(way);
         let mut call = bench.long_call();
         let seen = bench.planted();
         if what == Signal::INT {
@@ -203,9 +228,8 @@ fn terminate_and_interrupt_during_a_call() {
     }
 }
 
-#[test]
-fn kill_of_the_controller() {
-    let bench = Bench::new();
+fn kill_of_the_controller(way: &str) {
+    let bench = Bench::over(way);
     let mut call = bench.long_call();
     let seen = bench.planted();
     signal(call.id(), Signal::KILL);
@@ -213,11 +237,10 @@ fn kill_of_the_controller() {
     bench.assert_clean(&seen, "KILL of the controller");
 }
 
-#[test]
-fn interrupt_and_kill_during_the_push() {
+fn interrupt_and_kill_during_the_push(way: &str) {
     for (name, what, code) in [("INT", Signal::INT, 130), ("KILL", Signal::KILL, 137)] {
         // When sysmcp is killed, its ssh still sends what it was given: that must be over in time.
-        let bench = Bench::new().with_link(Some(120_000));
+        let bench = Bench::over(way).with_link(Some(120_000));
         let mut call = bench.long_call();
         let script = bench.receiving();
         let files = second_way::files(&bench.sshd).unwrap();
@@ -228,11 +251,10 @@ fn interrupt_and_kill_during_the_push() {
     }
 }
 
-#[test]
-fn cancel_by_the_client() {
+fn cancel_by_the_client(way: &str) {
     /// Calls that the agent runs at the same time.
     const PLACES: u32 = 8;
-    let bench = Bench::new();
+    let bench = Bench::over(way);
     let bench = Bench { sysmcp: bench.sysmcp.with(&["--max-calls", "8"]), ..bench };
     let (mut client, seen) = bench.client("plant_child");
     let arguments = json!({"count": 60, "interval_ms": 1000});
@@ -261,9 +283,8 @@ fn cancel_by_the_client() {
     bench.assert_clean(&seen, "cancel");
 }
 
-#[test]
-fn kill_of_the_servers_session() {
-    let bench = Bench::new();
+fn kill_of_the_servers_session(way: &str) {
+    let bench = Bench::over(way);
     let (mut client, seen) = bench.client("plant_child");
     let (supervisor, _) = agent_pids(&seen);
     signal(session_process(&bench.sshd, supervisor), Signal::KILL);
@@ -277,9 +298,8 @@ fn kill_of_the_servers_session() {
     bench.assert_clean(&again, "the session after");
 }
 
-#[test]
-fn kill_of_the_worker_and_of_the_supervisor() {
-    let bench = Bench::new();
+fn kill_of_the_worker_and_of_the_supervisor(way: &str) {
+    let bench = Bench::over(way);
     let (client, seen) = bench.client("plant_grandchild");
     let (_, worker) = agent_pids(&seen);
     signal(worker, Signal::KILL);
@@ -296,9 +316,8 @@ fn kill_of_the_worker_and_of_the_supervisor() {
     bench.assert_clean(&seen, "KILL of the supervisor");
 }
 
-#[test]
-fn panic_of_the_agent() {
-    let bench = Bench::new();
+fn panic_of_the_agent(way: &str) {
+    let bench = Bench::over(way);
     let (mut client, seen) = bench.client("plant_child");
     let answer = client.call("self_test", &json!({"fault": "panic"}), 30 * SECOND).unwrap();
     assert_eq!(answer.get("isError"), Some(&json!(true)));
@@ -307,9 +326,8 @@ fn panic_of_the_agent() {
     bench.assert_clean(&seen, "panic");
 }
 
-#[test]
-fn a_network_that_is_cut_without_a_word() {
-    let bench = Bench::new().with_link(None);
+fn a_network_that_is_cut_without_a_word(way: &str) {
+    let bench = Bench::over(way).with_link(None);
     let bench = Bench { sysmcp: bench.sysmcp.with(&["--silence-limit", "3"]), ..bench };
     let (mut client, seen) = bench.client("plant_child");
     let id = client
@@ -326,11 +344,10 @@ fn a_network_that_is_cut_without_a_word() {
 }
 
 /// Nobody closes anything then: the script has to give up by itself.
-#[test]
-fn a_network_that_is_cut_during_the_push() {
+fn a_network_that_is_cut_during_the_push(way: &str) {
     // The script gives up by itself: after what 20 kB/s need for the agent, and some more.
     const PATIENCE: Duration = Duration::from_secs(150);
-    let bench = Bench::new().with_link(Some(60_000));
+    let bench = Bench::over(way).with_link(Some(60_000));
     let bench = Bench { sysmcp: bench.sysmcp.with(&["--connect-timeout", "5"]), ..bench };
     let mut call = bench.long_call();
     let script = bench.receiving();
@@ -378,6 +395,34 @@ fn an_interrupt_at_any_moment_on_this_machine() {
         assert_eq!(code, 130, "round {round}");
         let files = second_way::files(&sshd).unwrap();
         assert!(files.is_empty(), "round {round}: {files:?}");
+    }
+}
+
+/// The same over a connection: nothing is left, whatever had come about by then.
+fn an_interrupt_at_any_moment(way: &str) {
+    let rounds: u64 = if is_full() { 100 } else { 10 };
+    let bench = Bench::over(way);
+    for round in 0..rounds {
+        let mut call = interruptible(&bench.sysmcp)
+            .args(["--quiet", "call", "process_list"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        await_start(&mut call);
+        sleep(Duration::from_micros(round * 400_000 / rounds));
+        signal(call.id(), Signal::INT);
+        assert_eq!(wait(&mut call), 130, "round {round}");
+        let started = Instant::now();
+        loop {
+            let seen = second_way::session(&bench.sshd).unwrap();
+            let files = second_way::files(&bench.sshd).unwrap();
+            if seen.is_empty() && files.is_empty() {
+                break;
+            }
+            assert!(started.elapsed() < PATIENCE, "round {round}: {seen:#?} {files:?}");
+            sleep(Duration::from_millis(50));
+        }
     }
 }
 
