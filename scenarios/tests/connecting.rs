@@ -15,7 +15,6 @@ use std::{
     fs,
     io::Write as _,
     net::TcpListener,
-    path::Path,
     process::{Command, Stdio},
     sync::{
         Arc,
@@ -49,12 +48,11 @@ fn call() -> Value {
     json!({"name": "process_list", "arguments": {"window_ms": 200}})
 }
 
-/// How many ssh there are with a configuration.
-fn ssh_with(config: &Path) -> usize {
+/// How many processes there are with some words in their command line.
+fn processes_with(words: &str) -> usize {
     let list = Command::new("ps").args(["-e", "-o", "args="]).output().unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
-    let ours = |line: &&str| line.starts_with("ssh ") && line.contains(config.to_str().unwrap());
-    list.lines().filter(ours).count()
+    list.lines().filter(|line| line.contains(words)).count()
 }
 
 fn audit(sysmcp: &Sysmcp, event: &str) -> Vec<String> {
@@ -108,18 +106,26 @@ fn a_call_that_is_withdrawn_does_not_end_the_attempt_that_another_waits_for() {
 
 #[test]
 fn the_last_withdrawal_ends_the_attempt_and_is_written_down() {
+    for way in ["russh", "openssh"] {
+        last_withdrawal(way);
+    }
+}
+
+fn last_withdrawal(way: &str) {
     let (sshd, sysmcp) = slow_target();
-    let config = sshd.file("slow_config");
+    let sysmcp = sysmcp.at(&sshd.target_by(way));
+    // The command in the place of TCP: it waits, and then carries.
+    let carries = format!("relay {}", sshd.port);
     let mut client = Client::start(sysmcp.command()).unwrap();
     let ids: Vec<u64> = (0..2).map(|_| client.ask("tools/call", &call()).unwrap()).collect();
     sleep(SECOND);
-    assert_eq!(ssh_with(&config), 1);
+    assert_ne!(processes_with(&carries), 0, "{way}");
     for id in ids {
         client.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
     }
     let started = Instant::now();
-    while ssh_with(&config) > 0 {
-        assert!(started.elapsed() < 3 * SECOND, "ssh goes on");
+    while processes_with(&carries) > 0 {
+        assert!(started.elapsed() < 3 * SECOND, "{way}: the connection goes on");
         sleep(SECOND / 20);
     }
     let given_up = audit(&sysmcp, "not_connected");
@@ -219,7 +225,7 @@ fn a_server_asks_nobody_not_even_for_a_jump_host() {
     assert!(!client.contains("Enter passphrase"), "{client}");
     assert!(client.contains(" echo "), "{client}");
     assert!(started.elapsed() < 20 * SECOND);
-    assert_eq!(ssh_with(&config), 0);
+    assert_eq!(processes_with(config.to_str().unwrap()), 0);
 }
 
 #[test]
