@@ -351,8 +351,8 @@ pub fn named(keys: &Keys, servers: &[Server]) -> Vec<Case> {
     let mut cases: Vec<Case> = ROWS
         .iter()
         .map(|(what, server, host, files, wanted)| {
-            let mut files: Vec<String> =
-                files.iter().map(|text| filled(keys, &servers[*server], text)).collect();
+            let of = servers.get(*server).unwrap();
+            let mut files: Vec<String> = files.iter().map(|text| filled(keys, of, text)).collect();
             for file in &mut files {
                 // Some rows want a type in front of a key that has one.
                 *file = file.replace("ssh-rsa ssh-ed25519 ", "ssh-rsa ");

@@ -25,7 +25,7 @@ impl Numbers {
 
     /// One of these, all with the same chance.
     fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len())]
+        of.get(self.below(of.len())).unwrap()
     }
 
     fn is_one_in(&mut self, chances: usize) -> bool {
@@ -51,7 +51,7 @@ pub fn case(keys: &Keys, servers: &[Server], numbers: &mut Numbers) -> Case {
     for _ in 0..=numbers.below(3) {
         let mut file = String::new();
         for _ in 0..numbers.below(5) {
-            file.push_str(&line(keys, &servers[server], host, is_alias, numbers));
+            file.push_str(&line(keys, servers.get(server).unwrap(), host, is_alias, numbers));
         }
         files.push(file.into_bytes());
     }

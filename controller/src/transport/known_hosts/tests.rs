@@ -383,6 +383,7 @@ fn an_address_known_by_another_key_refuses_the_host() {
         ("[web.example]:2222 <host>\n10.0.0.1 <other>\n", 2222, "known"),
         ("[web.example]:2222 <host>\n[10.0.0.1]:2222 <other>\n", 2222, "changed"),
         ("web.example <host>\n10.0.0.1 <other>\n", 2222, "changed"),
+        ("web.example <host>\n[10.0.0.1]:2222 <other>\n", 2222, "changed"),
     ] {
         let finding = check(lines, &at(port), &public(HOST).into());
         assert_eq!(word(&finding), wanted, "{lines} at {port}: {finding:?}");
