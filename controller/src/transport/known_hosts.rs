@@ -54,32 +54,27 @@ pub struct Name {
 }
 
 impl Name {
+    /// What files and certificates call it: in lower case, as `ssh` makes a name and an alias, or an
+    /// address in its usual form (`main` in OpenSSH's ssh.c).
+    fn own(&self) -> String {
+        let address = self.port.and_then(|_| self.host.parse::<IpAddr>().ok());
+        address.map_or_else(|| self.host.to_ascii_lowercase(), |address| address.to_string())
+    }
+
     /// The form in which the files have it: `host`, or `[host]:port` for a port other than 22.
     fn lookup(&self) -> String {
-        match self.port {
-            // An alias is taken as it is, a name in lower case: `ssh_login` in sshconnect.c.
-            None => self.host.clone(),
-            Some(port) => with_port(&self.host.to_ascii_lowercase(), port),
-        }
+        with_port(&self.own(), self.port.unwrap_or(USUAL_PORT))
     }
 
     /// The form without the port, where `ssh` looks for that too.
     fn lookup_without_port(&self) -> Option<String> {
         let is_unusual = self.port.is_some_and(|port| port != USUAL_PORT);
-        is_unusual.then(|| self.host.to_ascii_lowercase())
+        is_unusual.then(|| self.own())
     }
 
     fn lookup_of_address(&self) -> Option<String> {
         let address = self.address.filter(|address| !address.is_loopback())?;
         Some(with_port(&address.to_string(), self.port.unwrap_or(USUAL_PORT)))
-    }
-
-    /// What a certificate has to name.
-    fn principal(&self) -> String {
-        match self.port {
-            None => self.host.clone(),
-            Some(_) => self.host.to_ascii_lowercase(),
-        }
     }
 }
 
@@ -305,8 +300,7 @@ impl KnownHosts {
                 Status::Revoked(index) => return self.revoked(index),
                 Status::New | Status::Other(_) => {}
                 Status::Found => {
-                    let principal = name.principal();
-                    match certificate::is_for(certificate, &principal, now, authority_signatures) {
+                    match certificate::is_for(certificate, &name.own(), now, authority_signatures) {
                         Ok(()) => return Finding::Vouched,
                         Err(why) => refusal = Some(why),
                     }

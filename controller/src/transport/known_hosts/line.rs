@@ -79,8 +79,7 @@ impl Line {
             let is_foreign = named == kind && !UNDERSTOOD.contains(&kind);
             return is_foreign.then_some(Key::Foreign);
         };
-        let is_rsa = key.key_data().is_rsa();
-        if named != kind && !(is_rsa && RSA_NAMES.contains(&kind)) {
+        if type_of(named) != type_of(kind) {
             return None;
         }
         let data = key.key_data();
@@ -118,10 +117,6 @@ const UNDERSTOOD: [&[u8]; 8] = [
     b"ecdsa-sha2-nistp521",
     b"ssh-dss",
 ];
-
-/// Names that `ssh` takes for an RSA key in a file, whatever the key itself says: they are all of
-/// type `KEY_RSA` in sshkey.c.
-const RSA_NAMES: [&[u8]; 3] = [b"ssh-rsa", b"rsa-sha2-256", b"rsa-sha2-512"];
 
 /// Whether a key is an RSA key that OpenSSH refuses to read.
 pub(super) fn is_too_small(key: &KeyData) -> bool {
@@ -170,6 +165,18 @@ fn is_blank(byte: u8) -> bool {
 /// C's isspace(), without what ends a field or a line.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b'\r' | 0x0b | 0x0c)
+}
+
+/// One name for each type: names of RSA signatures stand for the type of the key too, see `keyimpls`
+/// in sshkey.c.
+fn type_of(name: &[u8]) -> &[u8] {
+    match name {
+        b"rsa-sha2-256" | b"rsa-sha2-512" => b"ssh-rsa",
+        b"rsa-sha2-256-cert-v01@openssh.com" | b"rsa-sha2-512-cert-v01@openssh.com" => {
+            b"ssh-rsa-cert-v01@openssh.com"
+        }
+        other => other,
+    }
 }
 
 /// The type that a key in its wire form names (RFC 4253, section 6.6).

@@ -15,12 +15,11 @@ pub(super) const HASH_BYTES: usize = 20;
 /// `match_pattern_list`.
 const PATTERN_BYTES: usize = 1023;
 
-/// Whether a line with `names` is about `host`, in the form that it is looked up by.
+/// Whether a line with `names` is about `host`, in the form that it is looked up by, in lower case.
 pub(super) fn stand_for(names: &[u8], host: &str) -> bool {
     if names.starts_with(b"|") {
         return std::str::from_utf8(names).is_ok_and(|names| is_hash_of(names, host));
     }
-    let host = host.to_ascii_lowercase();
     list_matches(&names.to_ascii_lowercase(), host.as_bytes())
 }
 

@@ -46,7 +46,6 @@ pub fn remember(file: &Path, name: &Name, key: &PublicKey, is_hashed: bool) -> R
     }
     let key = PublicKey::from(key.key_data().clone()).to_openssh().map_err(Error::other)?;
     let host = name.lookup();
-    // An alias is looked up as it is in a hash, and in lower case without one.
     let names = std::iter::once(host).chain(name.lookup_of_address());
     let lines = if is_hashed {
         let mut lines = String::new();
@@ -55,8 +54,7 @@ pub fn remember(file: &Path, name: &Name, key: &PublicKey, is_hashed: bool) -> R
         }
         lines
     } else {
-        let names: Vec<_> = names.map(|name| name.to_ascii_lowercase()).collect();
-        format!("{} {key}\n", names.join(","))
+        format!("{} {key}\n", names.collect::<Vec<_>>().join(","))
     };
     append(file, &lines)
 }

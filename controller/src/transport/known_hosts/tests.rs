@@ -312,19 +312,30 @@ fn an_authority_may_use_only_the_allowed_signatures() {
 #[test]
 fn an_alias_stands_for_name_and_port() {
     let alias = Name { host: "Cluster".to_owned(), port: None, address: None };
+    let hash = super::names::hashed("cluster", &[9; 20]);
     for (lines, wanted) in [
-        ("cluster <host>\n", "known"),
-        ("[cluster]:2222 <host>\n", "unknown"),
-        ("@cert-authority cluster <ca>\n", "unknown"),
+        ("cluster <host>\n".to_owned(), "known"),
+        (format!("{hash} <host>\n"), "known"),
+        ("[cluster]:2222 <host>\n".to_owned(), "unknown"),
     ] {
-        let finding = check(lines, &alias, &public(HOST).into());
+        let finding = check(&lines, &alias, &public(HOST).into());
         assert_eq!(word(&finding), wanted, "{lines}");
     }
     let shown = certificate(|builder| {
-        builder.valid_principal("Cluster").unwrap();
+        builder.valid_principal("cluster").unwrap();
     });
     let finding = check("@cert-authority cluster <ca>\n", &alias, &shown.into());
     assert_eq!(finding, Finding::Vouched);
+}
+
+#[test]
+fn an_address_is_looked_up_in_its_usual_form() {
+    for (typed, lines) in [("FE80:0:0::1", "fe80::1 <host>\n"), ("10.0.0.1", "10.0.0.1 <host>\n")] {
+        let finding = check(lines, &name(typed, 22), &public(HOST).into());
+        assert_eq!(finding, Finding::Known, "{typed}");
+    }
+    let finding = check("[fe80::1]:2222 <host>\n", &name("fe80::0001", 2222), &public(HOST).into());
+    assert_eq!(finding, Finding::Known);
 }
 
 #[test]
@@ -372,6 +383,7 @@ fn an_address_known_by_another_key_refuses_the_host() {
         ("[web.example]:2222 <host>\n10.0.0.1 <other>\n", 2222, "known"),
         ("[web.example]:2222 <host>\n[10.0.0.1]:2222 <other>\n", 2222, "changed"),
         ("web.example <host>\n10.0.0.1 <other>\n", 2222, "changed"),
+        ("web.example <host>\n[10.0.0.1]:2222 <other>\n", 2222, "changed"),
     ] {
         let finding = check(lines, &at(port), &public(HOST).into());
         assert_eq!(word(&finding), wanted, "{lines} at {port}: {finding:?}");
@@ -576,6 +588,8 @@ const PIECES: &[&str] = &[
 ];
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
     #[test]
     fn no_bytes_make_it_panic(
         pieces in prop::collection::vec(0..PIECES.len(), 0..40),
