@@ -218,7 +218,9 @@ pub async fn of(target: &SshTarget, config: Option<&Path>) -> Result<Meaning, Ou
     let mut place = Place::of(target);
     let mut chain = Vec::new();
     loop {
-        let Some(settings) = asked::settings(&place, config).await? else { todo!() };
+        let Some(settings) = asked::settings(&place, config).await? else {
+            return read_without_ssh(target, config, &Sources::default(), &account);
+        };
         let (meaning, next) = settings::judge(&settings, &place, &account)?;
         match link(&mut chain, meaning, next)? {
             Some(jump) => place = jump,

@@ -135,7 +135,16 @@ impl Reading<'_> {
                 }
             }
             Set::Way(setting, value) => {
-                self.way.get_or_insert((setting, value));
+                let is_none = |value: &str| value.eq_ignore_ascii_case("none");
+                let first = self.way.get_or_insert_with(|| (setting, value.clone()));
+                // Whether this `none` stands before a command too is not the same in all versions.
+                if first.0 == "proxyjump"
+                    && is_none(&first.1)
+                    && setting != first.0
+                    && !is_none(&value)
+                {
+                    return Err("ProxyCommand after `ProxyJump none`".to_owned());
+                }
             }
         }
         Ok(())
@@ -149,27 +158,29 @@ fn outside(file: &Path, line: usize, problem: &str) -> Outside {
     Outside::Line { file: show(&file.to_string_lossy()), line, problem: show(problem) }
 }
 
+/// The first value of a setting.
+fn value(found: &Settings, setting: &str) -> Option<String> {
+    found.iter().find(|(name, _)| name == setting).map(|(_, value)| value.clone())
+}
+
+/// Gives a setting one value, whatever it had.
+fn set(found: &mut Settings, setting: &str, value: String) {
+    found.retain(|(name, _)| name != setting);
+    found.push((setting.to_owned(), value));
+}
+
 /// Fills in what nothing was said about, and replaces what `ssh` has replaced when it answers `-G`.
 fn complete(reading: Reading<'_>, place: &Place, account: &Account) -> Result<Settings, Outside> {
     let Reading { mut found, way, rekey, keys, sources, .. } = reading;
-    let set = |found: &mut Settings, setting: &str, value: String| {
-        found.retain(|(name, _)| name != setting);
-        found.push((setting.to_owned(), value));
-    };
-    let get = |found: &Settings, setting: &str| {
-        found.iter().find(|(name, _)| name == setting).map(|(_, value)| value.clone())
-    };
-    let host = host_name(get(&found, "hostname").as_deref(), place, get(&found, "addressfamily"))?;
-    let user = get(&found, "user").unwrap_or_else(|| account.name.clone());
+    let family = value(&found, "addressfamily");
+    let host = host_name(value(&found, "hostname").as_deref(), place, family.as_deref())?;
+    let user = value(&found, "user").unwrap_or_else(|| account.name.clone());
     // Since OpenSSH 10 tokens are replaced in it, and before they were not.
     if place.target.user.is_none() && user.contains(['%', '$']) {
         return Err(Outside::setting("user", user.as_bytes()));
     }
-    let port = get(&found, "port").and_then(|port| port.parse().ok()).unwrap_or(22_u16);
-    let alias = get(&found, "hostkeyalias").map(|alias| alias.to_ascii_lowercase());
-    if let Some(alias) = &alias {
-        set(&mut found, "hostkeyalias", alias.clone());
-    }
+    let port = value(&found, "port").and_then(|port| port.parse().ok()).unwrap_or(22_u16);
+    let alias = value(&found, "hostkeyalias").map(|alias| alias.to_ascii_lowercase());
     let given = place.target.host.as_str();
     let tokens = Tokens {
         account,
@@ -180,47 +191,34 @@ fn complete(reading: Reading<'_>, place: &Place, account: &Account) -> Result<Se
         user: &user,
     };
     for setting in ["controlpath", "identityagent"] {
-        if let Some(value) = get(&found, setting) {
+        if let Some(path) = value(&found, setting) {
             found.retain(|(name, _)| name != setting);
-            found.extend(socket(&tokens, setting, &value)?);
+            found.extend(socket(&tokens, setting, &path)?);
         }
     }
-    let known_hosts = get(&found, "userknownhostsfile");
-    let known_hosts = known_hosts.as_deref().unwrap_or("~/.ssh/known_hosts ~/.ssh/known_hosts2");
-    let files = known_hosts.split(' ').map(|file| tokens.replaced("userknownhostsfile", file));
-    let files = files.collect::<Result<Vec<String>, Outside>>()?;
-    if let Some(odd) = files.iter().find(|file| file.contains(char::is_whitespace)) {
-        return Err(Outside::setting("userknownhostsfile", odd.as_bytes()));
-    }
-    set(&mut found, "userknownhostsfile", files.join(" "));
-    if get(&found, "globalknownhostsfile").is_none() {
-        // Of OpenSSH's own folder, wherever the configuration is read from.
-        let files = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2";
-        set(&mut found, "globalknownhostsfile", files.to_owned());
-    }
-    let way = way.filter(|(_, value)| !value.eq_ignore_ascii_case("none"));
-    if let Some((setting, value)) = way {
+    let files = known_hosts(&tokens, value(&found, "userknownhostsfile"))?;
+    set(&mut found, "userknownhostsfile", files);
+    if let Some((setting, way)) = way.filter(|(_, way)| !way.eq_ignore_ascii_case("none")) {
         if setting == "proxyjump" {
-            refuse_loop(&value, &host, port, &user)?;
+            refuse_loop(&way, &host, port, &user)?;
         }
-        set(&mut found, setting, value);
-    }
-    if get(&found, "checkhostip").is_none() {
-        set(&mut found, "checkhostip", "no".to_owned());
+        set(&mut found, setting, way);
     }
     let (bytes, seconds) = rekey;
     let zero = || "0".to_owned();
     let rekey = format!("{} {}", bytes.unwrap_or_else(zero), seconds.unwrap_or_else(zero));
-    set(&mut found, "rekeylimit", rekey);
-    for (setting, list) in sources.defaults.all() {
-        if get(&found, setting).is_none() {
-            set(&mut found, setting, list.to_owned());
+    // Of OpenSSH's own folder, wherever the configuration is read from.
+    let global = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2";
+    let others = [("checkhostip", "no"), ("globalknownhostsfile", global)];
+    for (setting, usual) in others.into_iter().chain(sources.defaults.all()) {
+        if value(&found, setting).is_none() {
+            set(&mut found, setting, usual.to_owned());
         }
     }
-    for (setting, value) in
-        [("hostname", host.clone()), ("user", user.clone()), ("port", port.to_string())]
-    {
-        set(&mut found, setting, value);
+    let port = port.to_string();
+    let known = [("hostname", host), ("user", user), ("port", port), ("rekeylimit", rekey)];
+    for (setting, known) in known.into_iter().chain(alias.map(|alias| ("hostkeyalias", alias))) {
+        set(&mut found, setting, known);
     }
     if !keys.iter().any(|(setting, _, _)| *setting == "identityfile") {
         found.extend(KEYS.map(|key| ("identityfile".to_owned(), key.to_owned())));
@@ -229,13 +227,25 @@ fn complete(reading: Reading<'_>, place: &Place, account: &Account) -> Result<Se
     Ok(found)
 }
 
+/// The user's known_hosts files on one line, with everything replaced.
+fn known_hosts(tokens: &Tokens<'_>, files: Option<String>) -> Result<String, Outside> {
+    const SETTING: &str = "userknownhostsfile";
+    let files = files.as_deref().unwrap_or("~/.ssh/known_hosts ~/.ssh/known_hosts2");
+    let files = files.split(' ').map(|file| tokens.replaced(SETTING, file));
+    let files = files.collect::<Result<Vec<String>, Outside>>()?;
+    match files.iter().find(|file| file.contains(char::is_whitespace)) {
+        Some(odd) => Err(Outside::setting(SETTING, odd.as_bytes())),
+        None => Ok(files.join(" ")),
+    }
+}
+
 /// A path of a socket, with everything replaced.
 fn socket(
     tokens: &Tokens<'_>,
     setting: &str,
     value: &str,
 ) -> Result<Option<(String, String)>, Outside> {
-    if setting == "controlpath" && (value == "none" || value.contains("%C")) {
+    if setting == "controlpath" && (value.eq_ignore_ascii_case("none") || value.contains("%C")) {
         // A master would be an `ssh`, and there is none. But `ssh` refuses tokens that it does not
         // know.
         return tokens.replaced(setting, &value.replace("%C", "")).map(|_| None);
@@ -249,7 +259,7 @@ fn socket(
 fn host_name(
     configured: Option<&str>,
     place: &Place,
-    family: Option<String>,
+    family: Option<&str>,
 ) -> Result<String, Outside> {
     let given = place.target.host.as_str();
     let outside = |host: &str| Outside::setting("hostname", host.as_bytes());
@@ -280,7 +290,7 @@ fn host_name(
         }
     };
     let address: Option<IpAddr> = host.parse().ok().filter(is_plain);
-    match address.filter(|_| family.as_deref().is_none_or(|family| family == "any")) {
+    match address.filter(|_| family.is_none_or(|family| family == "any")) {
         Some(address) => Ok(address.to_string()),
         None => Err(outside(&host)),
     }

@@ -4,7 +4,7 @@
 //! A value is checked even where its block does not apply, because `ssh` refuses the whole file for
 //! it. Names and forms: `keywords` and `process_config_line_depth` in OpenSSH's readconf.c.
 
-use super::{algorithms, words::Line};
+use super::{super::Place, algorithms, words::Line};
 
 /// What a line sets. Values have the form they have in `ssh -G`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,9 +201,7 @@ pub fn set(line: &Line<'_>, defaults: &algorithms::Defaults) -> Result<Set, Stri
         Form::ProxyCommand => Ok(Set::Way(setting, line.rest.to_owned())),
         // Here `ssh` does not know quotes, and takes comments only in parts.
         Form::ProxyJump => match one {
-            Some(one) if one == line.rest && !one.contains('#') => {
-                Ok(Set::Way(setting, one.to_owned()))
-            }
+            Some(one) if one == line.rest && is_way(one) => Ok(Set::Way(setting, one.to_owned())),
             _ => Err(value()),
         },
         Form::Environment => {
@@ -223,6 +221,12 @@ pub fn set(line: &Line<'_>, defaults: &algorithms::Defaults) -> Result<Set, Stri
             one.is_some_and(is_character).then_some(Set::Nothing).ok_or_else(value)
         }
     }
+}
+
+/// Whether a `ProxyJump` is one that `ssh` does not refuse.
+fn is_way(jumps: &str) -> bool {
+    jumps.eq_ignore_ascii_case("none")
+        || (!jumps.contains('#') && Place::before(jumps, "", 0).is_ok())
 }
 
 /// A number of decimal digits alone, up to a limit.
@@ -384,6 +388,8 @@ mod tests {
             "ProxyJump \"a\"",
             "ProxyJump a # b",
             "ProxyJump a b",
+            "ProxyJump @a",
+            "ProxyJump a,,b",
             "SendEnv A=b",
             "SendEnv -A",
             "LocalForward 8080",

@@ -243,12 +243,14 @@ fn jump_hosts_are_looked_up_in_turn() {
     let config = "Host web\nUser deploy\nProxyJump you@b,c:23\nHost b\nHostName b.example\n\
                   ProxyJump d\nHost c\nProxyJump never\nUser see\nHost d\nProxyCommand nc %h %p\n\
                   Host loop\nProxyJump loop\nHost a*\nProxyJump a1,a2,a3\nHost none\n\
-                  ProxyJump none\nProxyCommand never";
+                  ProxyJump none\nProxyCommand none\nProxyJump never\nHost either\nProxyJump none\n\
+                  ProxyCommand x\n";
     let desk = Desk::new(config);
     // The chain that is spelled out holds for c, and what b needs comes before it.
     let way = ["`nc d 22`", "me@d:22", "you@b.example:22", "see@c:23", "deploy@web:22"];
     assert_eq!(hops(&desk.read("web").unwrap()), way);
     assert_eq!(hops(&desk.read("none").unwrap()), ["me@none:22"]);
+    assert_eq!(desk.refused("either").0, "config");
     assert!(matches!(desk.read("loop"), Err(Outside::Setting { .. })));
     let endless = Desk::new("Host a\nProxyJump b\nHost b\nProxyJump a");
     assert!(matches!(endless.read("a"), Err(Outside::TooManyJumps { limit: 8 })));
