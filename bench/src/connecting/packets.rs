@@ -7,6 +7,8 @@ use scenarios::delayed_link::{Carried, DelayedLink, Side};
 use std::time::{Duration, Instant};
 
 pub fn measure(row: &mut Row, link: &DelayedLink, round_trip: Duration) -> Result<String> {
+    // The last packets of what ran before.
+    std::thread::sleep(3 * round_trip);
     drop(link.take_carried());
     let started = Instant::now();
     run::once(row)?;
