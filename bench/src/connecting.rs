@@ -1,6 +1,7 @@
 //! From nothing to an answer, beside `ssh host true`: on loopback, and over a link with a round trip
 //! of 100 ms.
 
+mod packets;
 mod run;
 mod standing;
 
@@ -21,7 +22,9 @@ const ROUNDS: (usize, usize) = (15, 9);
 /// the other side of the comparison does not have, and that takes more computing than all the rest.
 const KEY_EXCHANGE: &str = "curve25519-sha256";
 
-pub fn measure(programs: &Programs) -> Result<String> {
+/// Measures it. `shows_packets` adds what goes over the slow link, round by round: for whoever works
+/// on it.
+pub fn measure(programs: &Programs, shows_packets: bool) -> Result<String> {
     let sshd = Sshd::start(&Settings::default())?;
     let mut rows = rows(programs, &sshd, None)?;
     negotiated(programs, &mut rows)?;
@@ -44,6 +47,11 @@ pub fn measure(programs: &Programs) -> Result<String> {
     let place = "over a round trip of 100 ms";
     text.push_str(&section(programs, place, ROUNDS.1, &mut rows, Some(round_trip_ms))?);
     text.push_str(&breakdown(&mut rows, round_trip_ms));
+    if shows_packets {
+        for row in &mut rows {
+            text.push_str(&packets::measure(row, &link, ROUND_TRIP)?);
+        }
+    }
     text.push_str(&standing::measure(programs, &sshd, &link, round_trip_ms)?);
     Ok(text)
 }

@@ -32,7 +32,7 @@ struct Arguments {
     /// Instead of measuring the cost, asks this program and sysmcp the same about a host with faults
     #[arg(long)]
     beside: Option<PathBuf>,
-    /// Measure what connecting costs, and nothing else
+    /// Measure what connecting costs and nothing else, and show it packet by packet
     #[arg(long)]
     only_connecting: bool,
     /// File to write
@@ -66,7 +66,7 @@ fn run(arguments: &Arguments) -> Result<()> {
 fn cost(arguments: &Arguments, programs: &Programs) -> Result<String> {
     let mut text = table::heading("What it costs", "cargo xtask bench")?;
     if arguments.only_connecting {
-        text.push_str(&connecting::measure(programs)?);
+        text.push_str(&connecting::measure(programs, true)?);
         text.push_str(&memory::measure()?);
         return Ok(text);
     }
@@ -76,7 +76,7 @@ fn cost(arguments: &Arguments, programs: &Programs) -> Result<String> {
     }
     text.push_str(&overhead::measure(programs, arguments.crowd)?);
     text.push_str(&calls::measure(programs)?);
-    text.push_str(&connecting::measure(programs)?);
+    text.push_str(&connecting::measure(programs, false)?);
     text.push_str(&memory::measure()?);
     Ok(text)
 }

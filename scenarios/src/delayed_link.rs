@@ -21,7 +21,7 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
     path::Path,
     process::{Command, Stdio},
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -53,6 +53,27 @@ const ROUTE: [&str; 7] = ["route", "replace", "10.99.0.0/24", "dev", NAME, "cong
 pub struct DelayedLink {
     server: Network,
     client: Network,
+    carried: Arc<Mutex<Vec<Carried>>>,
+}
+
+/// A packet that was carried.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried {
+    /// When it was sent.
+    pub at: Instant,
+    /// Where to.
+    pub to: Side,
+    /// Its bytes, with its headers.
+    pub bytes: usize,
+}
+
+/// An end of the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Where the server is.
+    Server,
+    /// Where the client is.
+    Client,
 }
 
 impl DelayedLink {
@@ -77,9 +98,16 @@ impl DelayedLink {
         }
         let (server, at_server) = Network::make(SERVER)?;
         let (client, at_client) = Network::make(CLIENT)?;
-        carry(&at_server, &at_client, round_trip / 2);
-        carry(&at_client, &at_server, round_trip / 2);
-        Ok(Self { server, client })
+        let carried = Arc::default();
+        carry(&at_server, (Side::Client, &at_client), round_trip / 2, &carried);
+        carry(&at_client, (Side::Server, &at_server), round_trip / 2, &carried);
+        Ok(Self { server, client, carried })
+    }
+
+    /// What was carried since this was asked last, in the order in which it was sent.
+    #[must_use]
+    pub fn take_carried(&self) -> Vec<Carried> {
+        std::mem::take(&mut *self.carried.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The same command, run where the server is. What its stdin, stdout and stderr are is to be
@@ -235,16 +263,23 @@ fn ip(arguments: &[&str]) -> Result<()> {
 }
 
 /// Carries packets one way, each held back for `delay`, until the device is gone.
-fn carry(from: &Arc<SyncDevice>, to: &Arc<SyncDevice>, delay: Duration) {
-    let (from, to) = (Arc::clone(from), Arc::clone(to));
+fn carry(
+    from: &Arc<SyncDevice>,
+    (side, to): (Side, &Arc<SyncDevice>),
+    delay: Duration,
+    carried: &Arc<Mutex<Vec<Carried>>>,
+) {
+    let (from, to, carried) = (Arc::clone(from), Arc::clone(to), Arc::clone(carried));
     let (sender, packets) = mpsc::channel::<(Instant, Vec<u8>)>();
     thread::spawn(move || {
         let mut bytes = [0; 2 * MTU_BYTES as usize];
         while let Ok(read) = from.recv(&mut bytes) {
-            let packet = bytes.get(..read).unwrap_or_default().to_vec();
-            if sender.send((Instant::now() + delay, packet)).is_err() {
+            let (packet, at) = (bytes.get(..read).unwrap_or_default().to_vec(), Instant::now());
+            if sender.send((at + delay, packet)).is_err() {
                 return;
             }
+            let mut carried = carried.lock().unwrap_or_else(PoisonError::into_inner);
+            carried.push(Carried { at, to: side, bytes: read });
         }
     });
     thread::spawn(move || {

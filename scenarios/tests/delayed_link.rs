@@ -1,8 +1,6 @@
 //! The link that takes its time: that it does, that sysmcp works over it, and that nothing of it
 //! outlives the process that made it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use scenarios::{
     delayed_link::{DelayedLink, Lack, SERVER},
     not_run::{not_here, not_run},

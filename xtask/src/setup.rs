@@ -29,7 +29,7 @@ pub const FOR_A_TARGET: [Program; 6] = [
 ];
 
 /// For the tests: what users would type instead, and the clients they use.
-pub const FOR_TESTS: [Program; 10] = [
+pub const FOR_TESTS: [Program; 11] = [
     program("fish", "fish"),
     program("tcsh", "tcsh"),
     program("busybox", "busybox"),
@@ -38,6 +38,7 @@ pub const FOR_TESTS: [Program; 10] = [
     program("python3", "python3-venv"),
     program("npm", "npm"),
     program("unshare", "util-linux"),
+    program("ip", "iproute2"),
     program("perl", "perl"),
     program("strace", "strace"),
 ];

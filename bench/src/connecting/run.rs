@@ -48,6 +48,13 @@ impl Row {
         Self { name, negotiated, wall_ms: Vec::new(), command, stages_ms: Vec::new() }
     }
 
+    /// What was being done at a time of the last run, in milliseconds since its start.
+    pub fn stage_at(&self, ms: f64) -> &'static str {
+        let ends = self.stages_ms.last().map(Vec::as_slice).unwrap_or_default();
+        let mut stages = STAGES.iter().zip(ends);
+        stages.find(|(_, end)| ms < **end).map_or("", |(stage, _)| stage.name)
+    }
+
     /// When the answer was there, each time; `None` where nothing is said about it.
     pub fn answered_ms(&self) -> Option<Vec<f64>> {
         self.stages_ms.iter().map(|ends| ends.get(ANSWERED).copied()).collect()
