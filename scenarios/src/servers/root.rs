@@ -97,7 +97,7 @@ pub fn write_pam(folder: &Path, wants_code: bool) -> Result<()> {
         String::new()
     };
     let rest = "account required pam_permit.so\nsession required pam_permit.so\n";
-    let sshd = format!("auth required pam_unix.so\n{code}{rest}");
+    let sshd = format!("auth required pam_unix.so nodelay\n{code}{rest}");
     fs::write(folder.join("etc/pam.d/sshd"), sshd)?;
     let nobody = "auth required pam_deny.so\naccount required pam_deny.so\n\
                   session required pam_deny.so\n";

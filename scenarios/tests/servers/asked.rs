@@ -1,6 +1,6 @@
 //! Logins that ask somebody: a passphrase, a password, what PAM asks, a second factor.
 
-use super::{assert_logged, at_each, sysmcp, without_a_terminal};
+use super::{Key, assert_logged, at_each, question, sysmcp, type_of, without_a_terminal};
 use scenarios::{
     not_run::not_run,
     servers::{
@@ -34,7 +34,7 @@ fn assert_asks(server: &Server, way: Way, config: &Path, asked: &Asked) {
         .collect();
     let answers: Vec<terminal::Answer> =
         typed.iter().map(|(text, answer)| (*text, answer.as_slice())).collect();
-    let line = sysmcp.typed("call process_list --params '{\"limit\":1}'");
+    let line = sysmcp.typed(&format!("call process_list --params '{}'", question()));
     let screen = terminal::run(&line, &answers).unwrap_or_else(|error| {
         panic!("{} to {}: {error:#}\n{}", way.name(), server.kind().name(), server.log())
     });
@@ -57,11 +57,6 @@ fn has_terminal(check: &str) -> bool {
     is_there
 }
 
-/// How a server logs an ed25519 key.
-const fn ed25519(kind: Kind) -> &'static str {
-    if kind.is_openssh() { "ED25519" } else { "ssh-ed25519" }
-}
-
 #[test]
 fn a_passphrase_is_asked_for() {
     if !has_terminal("a passphrase") {
@@ -77,7 +72,7 @@ fn a_passphrase_is_asked_for() {
         for way in Way::ALL {
             let asked = Asked {
                 method: "publickey",
-                key: ed25519(kind),
+                key: type_of(kind, Key::Ed25519),
                 answers: vec![("passphrase", PASSWORD.to_owned())],
                 remedy: &remedy,
             };

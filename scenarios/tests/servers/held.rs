@@ -1,9 +1,8 @@
 //! Sessions that live through new keys, idle and under load, and carry much.
 
-use super::{assert_nothing_left, at_each, run, sysmcp};
+use super::{assert_nothing_left, at_each, one_by_one, run, sysmcp};
 use scenarios::{
     client::Client,
-    second_way::Server as _,
     servers::{
         Kind, Server, Settings,
         login::{Way, identity, write_config},
@@ -83,7 +82,7 @@ fn fetch_much(client: &mut Client, way: Way) {
 
 #[test]
 fn much_is_sent_and_fetched_over_one_channel() {
-    at_each("much", &Kind::ALL, |kind| {
+    one_by_one("much", &Kind::ALL, |kind| {
         let server = Server::with_key(kind, &Settings::default()).unwrap();
         for way in Way::ALL {
             let started = Instant::now();
@@ -94,7 +93,7 @@ fn much_is_sent_and_fetched_over_one_channel() {
             client.close();
             assert!(client.ended(20 * SECOND).unwrap().is_some(), "{}", way.name());
             let took = started.elapsed().as_millis();
-            println!("  {}: 23 MB sent and 8 MB fetched in {took} ms", way.name());
+            println!("{} by {}: 23 MB sent and 8 MB fetched in {took} ms", kind.name(), way.name());
             assert_nothing_left(&server);
         }
     });
@@ -113,21 +112,24 @@ fn new_keys_under_load_are_no_obstacle() {
             let sent = new_keys(&server) - before;
             fetch_much(&mut client, way);
             let fetched = new_keys(&server) - before - sent;
-            println!("  {}: new keys {sent} times in 23 MB, {fetched} in 8 MB", way.name());
-            assert!(sent > 10 && fetched > 3, "{}: {sent}, {fetched}", way.name());
+            let (kind, way) = (kind.name(), way.name());
+            println!("{kind} by {way}: new keys {sent} times in 23 MB, {fetched} in 8 MB");
+            assert!(sent > 5 && fetched > 3, "{kind} by {way}: {sent}, {fetched}");
         }
     });
 }
 
 #[test]
 fn new_keys_while_idle_are_no_obstacle() {
+    // Where nothing at all was sent under the last keys, there are no new ones
+    // (`ssh_packet_need_rekeying` in OpenSSH's packet.c), so signs of life come every second.
     let settings = Settings::lines(&["RekeyLimit default 2"]);
     let kinds = Kind::OPENSSH.into_iter().filter(|kind| kind.is_there("new keys while idle"));
     let mut sessions: Vec<(Server, Way, Client, usize)> = Vec::new();
     for kind in kinds {
         for way in Way::ALL {
             let server = Server::with_key(kind, &settings).unwrap();
-            let sysmcp = with_key(&server, way, &[]);
+            let sysmcp = with_key(&server, way, &[]).with(&["--silence-limit", "3"]);
             let mut client = Client::start(sysmcp.command()).unwrap();
             client.call("self_test", &json!({"count": 1}), 30 * SECOND).unwrap();
             let before = new_keys(&server);
@@ -138,8 +140,8 @@ fn new_keys_while_idle_are_no_obstacle() {
     for (server, way, client, before) in &mut sessions {
         let (kind, way) = (server.kind().name(), way.name());
         let count = new_keys(server) - *before;
-        println!("new keys while idle, at {kind}\n  {way}: {count} times");
-        assert!(count >= 2, "{way} to {kind}: {count}\n{}", server.log());
+        println!("{kind} by {way}: new keys {count} times while idle");
+        assert!(count >= 3, "{way} to {kind}: {count}\n{}", server.log());
         let answer = client.call("self_test", &json!({"count": 1}), 20 * SECOND).unwrap();
         assert_eq!(answer.get("isError"), Some(&json!(false)), "{way} to {kind}: {answer}");
     }
@@ -161,7 +163,7 @@ fn new_keys_that_the_client_asks_for_are_no_obstacle() {
         // It does with this server: a plain ssh says so.
         let mut plain = Command::new("ssh");
         plain.arg("-vF").arg(server.file("config")).args(["-p", &server.port.to_string()]);
-        plain.args(["deploy@127.0.0.1", "head -c 5000000 /dev/zero"]);
+        plain.args(["deploy@127.0.0.1", "head -c 20000000 /dev/zero"]);
         let said = String::from_utf8(run(&mut plain).stderr).unwrap();
         let count = said.matches("SSH2_MSG_NEWKEYS received").count();
         assert!(count > 3, "{count} at {}: {said}", kind.name());
@@ -170,7 +172,6 @@ fn new_keys_that_the_client_asks_for_are_no_obstacle() {
         fetch_much(&mut client, Way::OpenSsh);
         std::thread::sleep(3 * SECOND);
         fetch_much(&mut client, Way::OpenSsh);
-        println!("  {}: a plain ssh had new keys {count} times in 5 MB", Way::OpenSsh.name());
-        assert_eq!(server.pid(), 1);
+        println!("{}: the client asked for new keys {count} times in 20 MB", kind.name());
     });
 }

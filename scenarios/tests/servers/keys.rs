@@ -1,18 +1,15 @@
 //! Logins that ask nobody: keys in files and in an ssh-agent, certificates, a certificate of the host.
 
-use super::{assert_logs_in, at_each, sysmcp, without_a_terminal};
+use super::{Key, assert_logs_in, at_each, sysmcp, type_of, without_a_terminal};
 use scenarios::servers::{
     Draft, INSIDE, Kind, Settings,
     login::{Agent, Way, certify, identity, make_key, write_config},
 };
 use std::fs;
 
-/// Types of keys: what `ssh-keygen` is told, and how OpenSSH and Dropbear log them.
-const TYPES: [(&[&str], &str, &str); 3] = [
-    (&["ed25519"], "ED25519", "ssh-ed25519"),
-    (&["rsa", "-b", "3072"], "RSA", "rsa-sha2-256"),
-    (&["ecdsa"], "ECDSA", "ecdsa-sha2-nistp256"),
-];
+/// What `ssh-keygen` is told of each type.
+const TYPES: [(&[&str], Key); 3] =
+    [(&["ed25519"], Key::Ed25519), (&["rsa", "-b", "3072"], Key::Rsa), (&["ecdsa"], Key::Ecdsa)];
 
 #[test]
 fn a_key_of_any_type_lets_in() {
@@ -24,14 +21,13 @@ fn a_key_of_any_type_lets_in() {
             draft.authorize(&name).unwrap();
         }
         let server = draft.start(&Settings::default()).unwrap();
-        for (number, (_, openssh, dropbear)) in TYPES.iter().enumerate() {
+        for (number, (_, key)) in TYPES.iter().enumerate() {
             let name = format!("id_{number}");
             let lines = [identity(&server, &name)];
             let config = write_config(&server, &format!("{name}.config"), &lines).unwrap();
-            let key = if kind.is_openssh() { openssh } else { dropbear };
             for way in Way::ALL {
                 let sysmcp = sysmcp(&way.target(&server), config.clone());
-                assert_logs_in(&server, way, &sysmcp, "publickey", key);
+                assert_logs_in(&server, way, &sysmcp, "publickey", type_of(kind, *key));
             }
         }
     });
@@ -57,23 +53,14 @@ fn an_agents_key_lets_in() {
         let config = write_config(&server, "config", &lines).unwrap();
         for way in Way::ALL {
             let sysmcp = sysmcp(&way.target(&server), config.clone());
-            assert_logs_in(&server, way, &sysmcp, "publickey", key_of(kind, "ED25519"));
+            assert_logs_in(&server, way, &sysmcp, "publickey", type_of(kind, Key::Ed25519));
         }
     });
 }
 
-/// How a server logs an ed25519 or RSA key.
-fn key_of(kind: Kind, key: &'static str) -> &'static str {
-    match (kind.is_openssh(), key) {
-        (false, "ED25519") => "ssh-ed25519",
-        (false, "RSA") => "rsa-sha2-256",
-        (false | true, key) => key,
-    }
-}
-
 /// An agent that will not use its first key here, for a reason that `limit` tells ssh-add, and has a
 /// second one.
-fn the_next_key_lets_in(check: &str, kinds: &[Kind], limit: impl Fn(&Draft) -> Vec<String>) {
+fn the_next_key_lets_in(check: &str, kinds: &[Kind], limit: impl Fn(&Draft) -> Vec<String> + Sync) {
     at_each(check, kinds, |kind| {
         let draft = Draft::new(kind).unwrap();
         make_key(&draft.file("first"), &["ed25519"], "").unwrap();
@@ -100,7 +87,7 @@ fn the_next_key_lets_in(check: &str, kinds: &[Kind], limit: impl Fn(&Draft) -> V
         agent.add(&second, &[]).unwrap();
         for way in Way::ALL {
             let sysmcp = sysmcp(&way.target(&server), config.clone());
-            assert_logs_in(&server, way, &sysmcp, "publickey", key_of(kind, "RSA"));
+            assert_logs_in(&server, way, &sysmcp, "publickey", type_of(kind, Key::Rsa));
         }
     });
 }
@@ -145,7 +132,7 @@ fn a_key_for_this_destination_lets_in() {
         let config = write_config(&server, "config", &lines).unwrap();
         for way in Way::ALL {
             let sysmcp = sysmcp(&way.target(&server), config.clone());
-            assert_logs_in(&server, way, &sysmcp, "publickey", key_of(kind, "ED25519"));
+            assert_logs_in(&server, way, &sysmcp, "publickey", type_of(kind, Key::Ed25519));
         }
     });
 }
@@ -199,7 +186,7 @@ fn a_certificate_of_the_host_is_enough_to_know_it() {
             for way in Way::ALL {
                 let sysmcp = sysmcp(&way.target(&server), config.clone());
                 if is_known {
-                    assert_logs_in(&server, way, &sysmcp, "publickey", "ED25519");
+                    assert_logs_in(&server, way, &sysmcp, "publickey", type_of(kind, Key::Ed25519));
                 } else {
                     let (code, said) = without_a_terminal(&sysmcp);
                     assert_eq!(code, Some(12), "{}: {said}", way.name());

@@ -1,6 +1,6 @@
 //! Ways there that lead through other servers, or through a program.
 
-use super::{assert_logs_in, at_each, sysmcp};
+use super::{Key, assert_logs_in, at_each, sysmcp, type_of};
 use scenarios::{
     programs,
     servers::{
@@ -39,7 +39,7 @@ fn jump_hosts_lead_there() {
             lines("two", &last, Some("first,second")),
         ];
         fs::write(&config, text.concat()).unwrap();
-        let key = if kind.is_openssh() { "ED25519" } else { "ssh-ed25519" };
+        let key = type_of(kind, Key::Ed25519);
         for (host, passes) in [("one", &[&first][..]), ("two", &[&first, &second])] {
             for way in Way::ALL {
                 let before: Vec<usize> = passes.iter().map(|server| server.log().len()).collect();
@@ -52,7 +52,7 @@ fn jump_hosts_lead_there() {
                         || log.contains("Pubkey auth succeeded for 'deploy'");
                     let name = server.kind().name();
                     assert!(is_passed, "{}: not through {name}: {log}", way.name());
-                    println!("    through {name}");
+                    println!("  through {name}");
                 }
             }
         }
@@ -70,7 +70,7 @@ fn a_program_leads_there() {
             format!("ProxyCommand sh -c 'echo %r@%h >> {}; exec {relay} relay %p'", mark.display());
         let lines = [identity(&server, "id"), proxy];
         let config = write_config(&server, "config", &lines).unwrap();
-        let key = if kind.is_openssh() { "ED25519" } else { "ssh-ed25519" };
+        let key = type_of(kind, Key::Ed25519);
         for way in Way::ALL {
             let _ = fs::remove_file(&mark);
             let sysmcp = sysmcp(&way.target(&server), config.clone());
