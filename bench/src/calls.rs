@@ -5,6 +5,7 @@ use anyhow::{Result, ensure};
 use scenarios::{
     client::Client,
     delayed_link::DelayedLink,
+    second_way::Server as _,
     sshd::{Settings, Sshd},
     without_settings::without_settings,
 };

@@ -1,5 +1,6 @@
 //! A private sshd on loopback: keys of its own, no port that anybody else knows, gone when dropped.
 
+use crate::second_way;
 use anyhow::{Context as _, Result, bail};
 use std::{
     fs,
@@ -195,16 +196,6 @@ impl Sshd {
         fs::read_to_string(self.file("log")).unwrap_or_default()
     }
 
-    /// The server's own pid; its sessions are its children.
-    pub fn pid(&self) -> u32 {
-        self.server.id()
-    }
-
-    /// A plain ssh to it, for a look past sysmcp.
-    pub fn ssh(&self) -> Command {
-        self.ssh_by(&self.client_config())
-    }
-
     /// A plain ssh to it, with another configuration.
     pub fn ssh_by(&self, config: &Path) -> Command {
         let mut ssh = Command::new("ssh");
@@ -214,6 +205,16 @@ impl Sshd {
             .arg(format!("{}@{}", user_name(), self.address));
         ssh.stdin(Stdio::null());
         ssh
+    }
+}
+
+impl second_way::Server for Sshd {
+    fn pid(&self) -> u32 {
+        self.server.id()
+    }
+
+    fn ssh(&self) -> Command {
+        self.ssh_by(&self.client_config())
     }
 }
 

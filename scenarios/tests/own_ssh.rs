@@ -10,7 +10,7 @@ use controller::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{
-    second_way,
+    second_way::{self, Server as _},
     sshd::{Settings, Sshd},
 };
 use std::{
