@@ -186,8 +186,14 @@ fn what_a_first_answer_costs() {
                 times.push(started.elapsed().as_millis());
             }
             times.sort_unstable();
+            // Which client it was, as OpenSSH logs it.
+            let log = server.log();
+            let client = log.rsplit_once("remote software version ").map(|(_, rest)| rest);
+            let client = client.and_then(|rest| rest.lines().next()).unwrap_or("a client");
             println!(
-                "  {}: connected, sent, answered and gone in {times:?} ms, of which 100 measured",
+                "{} by {}: connected, sent, answered and gone in {times:?} ms, of which 100 \
+                 measured; by {client}",
+                kind.name(),
                 way.name()
             );
         }

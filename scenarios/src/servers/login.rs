@@ -124,6 +124,13 @@ impl Agent {
     }
 }
 
+/// The lines by which keys come from an ssh-agent alone: one that is named by its socket, or by
+/// `SSH_AUTH_SOCK`, which stands for the variable.
+pub fn from_agent(socket: impl std::fmt::Display) -> [String; 3] {
+    let agent = format!("IdentityAgent {socket}");
+    ["IdentitiesOnly no".to_owned(), "IdentityFile none".to_owned(), agent]
+}
+
 impl Drop for Agent {
     fn drop(&mut self) {
         let _ = self.process.kill();

@@ -3,7 +3,7 @@
 use super::{Key, assert_logs_in, at_each, sysmcp, type_of, without_a_terminal};
 use scenarios::servers::{
     Draft, INSIDE, Kind, Settings,
-    login::{Agent, Way, certify, identity, make_key, write_config},
+    login::{Agent, Way, certify, from_agent, identity, make_key, write_config},
 };
 use std::fs;
 
@@ -45,15 +45,17 @@ fn an_agents_key_lets_in() {
         agent.add(&draft.file("held"), &[]).unwrap();
         fs::remove_file(draft.file("held")).unwrap();
         let server = draft.start(&Settings::default()).unwrap();
-        let lines = [
-            "IdentitiesOnly no".to_owned(),
-            "IdentityFile none".to_owned(),
-            format!("IdentityAgent {}", agent.socket().display()),
-        ];
-        let config = write_config(&server, "config", &lines).unwrap();
+        let lines = from_agent(agent.socket().display());
+        let named = write_config(&server, "config", &lines).unwrap();
+        let lines = from_agent("SSH_AUTH_SOCK");
+        let in_variable = write_config(&server, "variable.config", &lines).unwrap();
         for way in Way::ALL {
-            let sysmcp = sysmcp(&way.target(&server), config.clone());
-            assert_logs_in(&server, way, &sysmcp, "publickey", type_of(kind, Key::Ed25519));
+            let target = way.target(&server);
+            for config in [&named, &in_variable] {
+                let sysmcp = sysmcp(&target, config.clone());
+                let sysmcp = sysmcp.with_variable("SSH_AUTH_SOCK", agent.socket());
+                assert_logs_in(&server, way, &sysmcp, "publickey", type_of(kind, Key::Ed25519));
+            }
         }
     });
 }
@@ -73,11 +75,7 @@ fn the_next_key_lets_in(check: &str, kinds: &[Kind], limit: impl Fn(&Draft) -> V
         agent.add(&draft.file("first"), &limits).unwrap();
         let (first, second) = (draft.file("first"), draft.file("second"));
         let server = draft.start(&Settings::default()).unwrap();
-        let lines = [
-            "IdentitiesOnly no".to_owned(),
-            "IdentityFile none".to_owned(),
-            format!("IdentityAgent {}", agent.socket().display()),
-        ];
+        let lines = from_agent(agent.socket().display());
         let config = write_config(&server, "config", &lines).unwrap();
         fs::remove_file(first).unwrap();
         for way in Way::ALL {
@@ -124,11 +122,7 @@ fn a_key_for_this_destination_lets_in() {
         let limits = ["-H", known.to_str().unwrap(), "-h", "here"];
         agent.add(&server.file("held"), &limits).unwrap();
         fs::remove_file(server.file("held")).unwrap();
-        let lines = [
-            "IdentitiesOnly no".to_owned(),
-            "IdentityFile none".to_owned(),
-            format!("IdentityAgent {}", agent.socket().display()),
-        ];
+        let lines = from_agent(agent.socket().display());
         let config = write_config(&server, "config", &lines).unwrap();
         for way in Way::ALL {
             let sysmcp = sysmcp(&way.target(&server), config.clone());
@@ -150,9 +144,8 @@ fn a_certificate_lets_in_from_a_file_and_from_an_agent() {
         let trusts = format!("TrustedUserCAKeys {INSIDE}/authority.pub");
         let server = draft.start(&Settings::lines(&[&trusts])).unwrap();
         let certificate = server.file("id-cert.pub").display().to_string();
-        let socket = format!("IdentityAgent {}", agent.socket().display());
         let file = [identity(&server, "id"), format!("CertificateFile {certificate}")];
-        let held = ["IdentitiesOnly no".to_owned(), "IdentityFile none".to_owned(), socket];
+        let held = from_agent(agent.socket().display());
         let beside = [identity(&server, "id")];
         let cases: [(&str, &[String]); 3] =
             [("file", &file), ("beside", &beside), ("agent", &held)];
