@@ -90,16 +90,16 @@ pub enum Failure {
     },
     /// The host wants an answer that only a person can give.
     #[error(
-        "{host} wants {wanted}, and there is no terminal to ask at. Use a key, or log in once by \
-         hand and keep that connection: ssh -o ControlMaster=yes -o ControlPersist=10m{by_hand}, \
-         with a ControlPath in your SSH configuration"
+        "{host} wants {wanted}, and there is no terminal to ask at. Use a key; or have a connection \
+         shared (`ControlMaster auto`, `ControlPath ~/.ssh/%C` and `ControlPersist 1h` for it in your \
+         SSH configuration) and log in by hand first: {by_hand}"
     )]
     NobodyToAsk {
         /// The host.
         host: String,
         /// What it asks for.
         wanted: &'static str,
-        /// The words behind `ssh` that reach it.
+        /// The command.
         by_hand: String,
     },
     /// A step of connecting took too long.

@@ -104,11 +104,6 @@ impl Place<'_> {
         failure::by_hand(self.target, self.config)
     }
 
-    /// The words behind `ssh` of [`Place::by_hand`].
-    fn by_hand_words(&self) -> String {
-        self.by_hand().trim_start_matches("ssh").to_owned()
-    }
-
     fn unreachable(&self, said: &str) -> Failure {
         let (said, _) = redact::text(said.trim());
         Failure::Unreachable { host: self.host(), said: HostText::capped(said.as_bytes(), 300) }

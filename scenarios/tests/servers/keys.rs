@@ -80,7 +80,9 @@ fn the_next_key_lets_in(check: &str, kinds: &[Kind], limit: impl Fn(&Draft) -> V
         fs::remove_file(first).unwrap();
         for way in Way::ALL {
             let (code, said) = without_a_terminal(&sysmcp(&way.target(&server), config.clone()));
-            assert_eq!(code, Some(13), "{}: the first key was used: {said}", way.name());
+            // An agent may not even name a key that is for elsewhere: what is left would be to ask.
+            let is_refused = matches!(code, Some(13 | 14));
+            assert!(is_refused, "{}: the first key was used: {code:?} {said}", way.name());
         }
         agent.add(&second, &[]).unwrap();
         for way in Way::ALL {

@@ -46,6 +46,8 @@ struct Attempt<'a> {
     locked: Option<String>,
     /// What was tried, for an error.
     tried: Vec<String>,
+    /// Whether the host took one method and wants another.
+    is_half_in: bool,
     security_keys: bool,
 }
 
@@ -71,6 +73,7 @@ pub(super) async fn log_in(
         unasked: None,
         locked: None,
         tried,
+        is_half_in: false,
         security_keys: false,
     };
     attempt.run().await
@@ -93,6 +96,7 @@ impl Attempt<'_> {
                     Outcome::In => return Ok(()),
                     Outcome::More => {
                         has_more = true;
+                        self.is_half_in = true;
                         methods.remove(at);
                         break;
                     }
@@ -375,9 +379,9 @@ impl Attempt<'_> {
             return Failure::Passphrase { key: key.clone() }.into();
         }
         let host = self.place.host();
-        if let Some(wanted) = self.unasked {
-            return Failure::NobodyToAsk { host, wanted, by_hand: self.place.by_hand_words() }
-                .into();
+        // A key that was refused is what went wrong, also where the host would take a password.
+        if let Some(wanted) = self.unasked.filter(|_| self.is_half_in || self.tried.is_empty()) {
+            return Failure::NobodyToAsk { host, wanted, by_hand: self.place.by_hand() }.into();
         }
         let said = self.said();
         Failure::LoginRefused {
@@ -401,6 +405,8 @@ impl Attempt<'_> {
             None => Vec::new(),
         };
         let tried = if self.tried.is_empty() { "no key".to_owned() } else { self.tried.join(", ") };
-        format!("Permission denied ({}); tried: {tried}", methods.join(","))
+        let asks =
+            if self.unasked.is_some() { "; it would ask, with a terminal to ask at" } else { "" };
+        format!("Permission denied ({}); tried: {tried}{asks}", methods.join(","))
     }
 }
