@@ -380,6 +380,7 @@ fn an_address_known_by_another_key_refuses_the_host() {
         ("web.example <host>\n@revoked 10.0.0.1 <host>\n", 22, "revoked"),
         ("10.0.0.1 <host>\n", 22, "unknown"),
         ("10.0.0.1 <other>\n", 22, "changed"),
+        ("10.0.0.1 <other>\n", 2222, "unknown"),
         ("[web.example]:2222 <host>\n10.0.0.1 <other>\n", 2222, "known"),
         ("[web.example]:2222 <host>\n[10.0.0.1]:2222 <other>\n", 2222, "changed"),
         ("web.example <host>\n10.0.0.1 <other>\n", 2222, "changed"),
