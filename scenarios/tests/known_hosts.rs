@@ -110,6 +110,7 @@ fn finding(
         | Finding::Changed { .. }
         | Finding::Revoked { .. }
         | Finding::BadCertificate { .. }
+        | Finding::TooSmall { .. }
         | Finding::Undecided { .. } => false,
     };
     (finding, is_accepted, hosts)
@@ -170,6 +171,7 @@ fn reason(
         | Finding::Unknown
         | Finding::Changed { .. }
         | Finding::BadCertificate { .. }
+        | Finding::TooSmall { .. }
         | Finding::Undecided { .. } => None,
     }
 }

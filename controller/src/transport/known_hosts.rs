@@ -144,6 +144,11 @@ pub enum Finding {
         /// Why, as the end of a sentence that begins with the certificate.
         why: String,
     },
+    /// It is an RSA key of less than 1024 bits, which OpenSSH takes from nobody.
+    TooSmall {
+        /// Its size.
+        bits: usize,
+    },
     /// A file could not be taken in, and what it says could decide: see [`Problem::is_fatal`].
     Undecided {
         /// The file.
@@ -291,6 +296,9 @@ impl KnownHosts {
 
     /// `check_host_key` in OpenSSH's sshconnect.c, for a plain key.
     fn check_key(&self, name: &Name, key: &KeyData) -> Finding {
+        if let Some(bits) = line::too_few_bits(key) {
+            return Finding::TooSmall { bits };
+        }
         let mut addresses: Vec<String> = name.lookup_of_address().into_iter().collect();
         let mut status = self.about(&name.lookup()).plain(key);
         if let (Status::New, Some(lookup)) = (&status, name.lookup_without_port()) {
