@@ -110,6 +110,7 @@ fn finding(
         | Finding::Changed { .. }
         | Finding::Revoked { .. }
         | Finding::BadCertificate { .. }
+        | Finding::TooSmall { .. }
         | Finding::Undecided { .. } => false,
     };
     (finding, is_accepted, hosts)
@@ -149,7 +150,12 @@ fn reason(
     let with_port = format!("[{}]:{}", case.host.to_ascii_lowercase(), server.sshd.port);
     let without_port = case.host.to_ascii_lowercase();
     let is_certificate = shown.certificate().is_some();
+    // Before OpenSSH 10.3 it stands for every host.
+    let names_none = shown.certificate().is_some_and(|shown| shown.valid_principals().is_empty());
     match finding {
+        Finding::BadCertificate { .. } | Finding::Changed { .. } if names_none => {
+            Some("a certificate that names no host")
+        }
         Finding::Revoked { .. } => {
             let is_without_port = is_certificate
                 && !case.is_alias
@@ -160,13 +166,12 @@ fn reason(
             let is_known = look(without_port, &plain) == Finding::Known;
             is_known.then_some("with its port the host is known by another key")
         }
-        Finding::BadCertificate { why } => {
-            (why == "it names no host").then_some("a certificate that names no host")
-        }
         Finding::Known
         | Finding::Vouched
         | Finding::Unknown
         | Finding::Changed { .. }
+        | Finding::BadCertificate { .. }
+        | Finding::TooSmall { .. }
         | Finding::Undecided { .. } => None,
     }
 }

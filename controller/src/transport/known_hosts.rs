@@ -14,7 +14,10 @@
 //!   another key. `ssh` says so too, but not where the host has a certificate.
 //! - The same, if that other key is of a type that this `ssh` does not know.
 //! - A host whose address is known by another key, also where it has a certificate.
+//! - Every key, while one of the files is larger than 64 MiB.
+//! - A certificate where the configuration wants a plain key first.
 
+mod about;
 mod certificate;
 mod line;
 mod names;
@@ -26,7 +29,8 @@ mod tests;
 pub use preference::is_allowed;
 pub use remember::remember;
 
-use line::{Key, Line, Marker};
+use about::{About, Said, Status};
+use line::Line;
 use russh::keys::{Algorithm, Certificate, PublicKeyOrCertificate, ssh_key::public::KeyData};
 use std::{
     fs::File,
@@ -35,8 +39,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The largest file that is taken in, in bytes: a hundred times what a company of ten thousand hosts
-/// needs.
+/// The largest file that is taken in, in bytes. Ten thousand hosts with three keys each need a
+/// fifteenth of it.
 const LARGEST_FILE: u64 = 64 << 20;
 /// The port that names are kept without.
 const USUAL_PORT: u16 = 22;
@@ -140,6 +144,11 @@ pub enum Finding {
         /// Why, as the end of a sentence that begins with the certificate.
         why: String,
     },
+    /// It is an RSA key of less than 1024 bits, which OpenSSH takes from nobody.
+    TooSmall {
+        /// Its size.
+        bits: usize,
+    },
     /// A file could not be taken in, and what it says could decide: see [`Problem::is_fatal`].
     Undecided {
         /// The file.
@@ -156,18 +165,6 @@ pub struct KnownTypes {
     pub keys: Vec<Algorithm>,
     /// Whether an authority is known for it.
     pub has_authority: bool,
-}
-
-/// What one form of a name has to do with one key.
-enum Status {
-    /// A line has the key.
-    Found,
-    /// No line has it.
-    New,
-    /// There are lines, all with other keys; this is one of them.
-    Other(usize),
-    /// This line revokes it.
-    Revoked(usize),
 }
 
 impl KnownHosts {
@@ -213,23 +210,7 @@ impl KnownHosts {
     /// The types of key by which a host is known, and whether authorities are known for it: what to
     /// ask the host for first. As for `ssh`, what is known without the port does not count here.
     pub fn known_types(&self, name: &Name) -> KnownTypes {
-        let lookup = name.lookup();
-        let mut types = KnownTypes::default();
-        // Of several keys of a type only the first is looked at, as `ssh` does.
-        let mut seen: Vec<Algorithm> = Vec::new();
-        for (index, key) in self.about(&lookup) {
-            match (self.marker(index), key) {
-                (Some(Marker::Authority), _) => types.has_authority = true,
-                (Some(Marker::Host), Key::Plain(key)) if !seen.contains(&key.algorithm()) => {
-                    seen.push(key.algorithm());
-                    if self.revocation(&lookup, &key).is_none() {
-                        types.keys.push(key.algorithm());
-                    }
-                }
-                (Some(Marker::Host | Marker::Revoked) | None, _) => {}
-            }
-        }
-        types
+        self.about(&name.lookup()).types()
     }
 
     /// The algorithms to ask a host for, best first: for plain keys, and for certificates, which go
@@ -249,9 +230,7 @@ impl KnownHosts {
     /// Whether the name has an address to look up about which nothing is known, so that it is to be
     /// remembered with the name.
     pub fn is_address_new(&self, name: &Name) -> bool {
-        name.lookup_of_address().is_some_and(|lookup| {
-            !self.about(&lookup).any(|(index, _)| self.marker(index) == Some(Marker::Host))
-        })
+        name.lookup_of_address().is_some_and(|lookup| !self.about(&lookup).has_keys())
     }
 
     /// What the files say about the key that a host showed. `now` is in seconds since 1970;
@@ -296,7 +275,7 @@ impl KnownHosts {
         }
         let mut refusal = None;
         for lookup in std::iter::once(name.lookup()).chain(name.lookup_without_port()) {
-            match self.authority(&lookup, certificate) {
+            match self.about(&lookup).authority(certificate) {
                 Status::Revoked(index) => return self.revoked(index),
                 Status::New | Status::Other(_) => {}
                 Status::Found => {
@@ -317,16 +296,22 @@ impl KnownHosts {
 
     /// `check_host_key` in OpenSSH's sshconnect.c, for a plain key.
     fn check_key(&self, name: &Name, key: &KeyData) -> Finding {
+        if let Some(bits) = line::too_few_bits(key) {
+            return Finding::TooSmall { bits };
+        }
         let mut addresses: Vec<String> = name.lookup_of_address().into_iter().collect();
-        let mut status = self.plain(&name.lookup(), key);
+        let mut status = self.about(&name.lookup()).plain(key);
         if let (Status::New, Some(lookup)) = (&status, name.lookup_without_port()) {
             // Without its port the host may well be another one, so that other keys say nothing.
-            match self.plain(&lookup, key) {
-                found @ (Status::Found | Status::Revoked(_)) => status = found,
+            match self.about(&lookup).plain(key) {
                 Status::New | Status::Other(_) => {}
-            }
-            if !addresses.is_empty() {
-                addresses.extend(name.address.map(|address| address.to_string()));
+                Status::Revoked(index) => return self.revoked(index),
+                Status::Found => {
+                    status = Status::Found;
+                    // Then the address without the port counts as well.
+                    let address = name.address.filter(|_| !addresses.is_empty());
+                    addresses.extend(address.map(|address| address.to_string()));
+                }
             }
         }
         let finding = match status {
@@ -336,7 +321,7 @@ impl KnownHosts {
             Status::Revoked(index) => return self.revoked(index),
         };
         for address in addresses {
-            match self.plain(&address, key) {
+            match self.about(&address).plain(key) {
                 Status::Found | Status::New => {}
                 Status::Other(index) => return self.changed(index),
                 Status::Revoked(index) => return self.revoked(index),
@@ -345,66 +330,14 @@ impl KnownHosts {
         finding
     }
 
-    /// `check_hostkeys_by_key_or_type` in OpenSSH's hostfile.c, for a plain key.
-    fn plain(&self, lookup: &str, key: &KeyData) -> Status {
-        if let Some(index) = self.revocation(lookup, key) {
-            return Status::Revoked(index);
-        }
-        let mut other: Option<(usize, bool)> = None;
-        for (index, known) in self.about(lookup) {
-            if self.marker(index) != Some(Marker::Host) {
-                continue;
-            }
-            match known {
-                Key::Plain(known) if known == *key => return Status::Found,
-                Key::Plain(_) | Key::Certified(_) | Key::Foreign => {}
-            }
-            // One of the same type says most to a reader.
-            let is_same = match known {
-                Key::Plain(known) => known.algorithm() == key.algorithm(),
-                Key::Certified(_) | Key::Foreign => false,
-            };
-            if other.is_none_or(|(_, was_same)| is_same && !was_same) {
-                other = Some((index, is_same));
-            }
-        }
-        other.map_or(Status::New, |(index, _)| Status::Other(index))
-    }
-
-    /// The same for a certificate.
-    fn authority(&self, lookup: &str, certificate: &Certificate) -> Status {
-        let revocation = self
-            .revocation(lookup, certificate.public_key())
-            .or_else(|| self.revocation(lookup, certificate.signature_key()));
-        if let Some(index) = revocation {
-            return Status::Revoked(index);
-        }
-        let is_known = self.about(lookup).any(|(index, key)| {
-            self.marker(index) == Some(Marker::Authority)
-                && matches!(&key, Key::Plain(key) if key == certificate.signature_key())
-        });
-        if is_known { Status::Found } else { Status::New }
-    }
-
-    /// The line that revokes a key for a host.
-    fn revocation(&self, lookup: &str, key: &KeyData) -> Option<usize> {
-        let mut about = self.about(lookup);
-        let revokes = about.find(|(index, revoked)| {
-            self.marker(*index) == Some(Marker::Revoked) && revoked.is_public_half_of(key)
-        });
-        revokes.map(|(index, _)| index)
-    }
-
-    /// The lines about a host, by their index, with their keys.
-    fn about<'a>(&'a self, lookup: &'a str) -> impl Iterator<Item = (usize, Key)> + 'a {
-        self.entries.iter().enumerate().filter_map(move |(index, entry)| {
+    /// The lines about a host.
+    fn about(&self, lookup: &str) -> About {
+        let said = self.entries.iter().enumerate().filter_map(|(index, entry)| {
             let is_meant = names::stand_for(&entry.line.names, lookup);
-            is_meant.then(|| entry.line.key()).flatten().map(|key| (index, key))
-        })
-    }
-
-    fn marker(&self, index: usize) -> Option<Marker> {
-        self.entries.get(index).map(|entry| entry.line.marker)
+            let key = is_meant.then(|| entry.line.key()).flatten()?;
+            Some(Said { index, marker: entry.line.marker, key })
+        });
+        About::new(said.collect())
     }
 
     fn changed(&self, index: usize) -> Finding {

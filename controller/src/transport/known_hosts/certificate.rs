@@ -2,7 +2,7 @@
 //!
 //! `cert_parse`, `sshkey_cert_check_authority` and `sshkey_cert_check_host` in OpenSSH's sshkey.c.
 
-use super::line::is_too_small;
+use super::line::too_few_bits;
 use protocol::host_text::HostText;
 use russh::keys::{
     Certificate,
@@ -28,8 +28,8 @@ pub(super) fn is_sound(certificate: &Certificate) -> Result<(), String> {
     if matches!(authority, KeyData::Certificate(_) | KeyData::Other(_)) {
         return Err("it is signed with a key that no authority may have".to_owned());
     }
-    if is_too_small(authority) || is_too_small(certificate.public_key()) {
-        return Err("an RSA key in it has less than 1024 bits".to_owned());
+    if let Some(bits) = too_few_bits(authority).or(too_few_bits(certificate.public_key())) {
+        return Err(format!("an RSA key in it has only {bits} bits"));
     }
     certificate.verify_signature().map_err(|_| {
         let algorithm =

@@ -13,7 +13,7 @@ use russh::keys::{
 };
 
 /// The smallest RSA key that OpenSSH takes, in bits: `SSH_RSA_MINIMUM_MODULUS_SIZE` in sshkey.h.
-pub(super) const SMALLEST_RSA_BITS: usize = 1024;
+const SMALLEST_RSA_BITS: usize = 1024;
 
 /// What a line is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +89,7 @@ impl Line {
         if matches!(data, KeyData::Dsa(_) | KeyData::Other(_)) {
             return Some(Key::Foreign);
         }
-        // A key too small for ssh can still be revoked, which is the careful reading.
-        let is_usable = !is_too_small(data) || self.marker == Marker::Revoked;
-        is_usable.then(|| Key::Plain(data.clone()))
+        too_few_bits(data).is_none().then(|| Key::Plain(data.clone()))
     }
 }
 
@@ -118,13 +116,14 @@ const UNDERSTOOD: [&[u8]; 8] = [
     b"ssh-dss",
 ];
 
-/// Whether a key is an RSA key that OpenSSH refuses to read.
-pub(super) fn is_too_small(key: &KeyData) -> bool {
-    let KeyData::Rsa(key) = key else { return false };
+/// The size of a key that OpenSSH refuses to read for it, in bits: an RSA key that is too small.
+pub(super) fn too_few_bits(key: &KeyData) -> Option<usize> {
+    let KeyData::Rsa(key) = key else { return None };
     let modulus = key.n().as_positive_bytes().unwrap_or_default();
     let unused = modulus.first().map_or(0, |byte| byte.leading_zeros());
     let bits = modulus.len().saturating_mul(8);
-    bits.saturating_sub(usize::try_from(unused).unwrap_or_default()) < SMALLEST_RSA_BITS
+    let bits = bits.saturating_sub(usize::try_from(unused).unwrap_or_default());
+    (bits < SMALLEST_RSA_BITS).then_some(bits)
 }
 
 /// The marker at the start of a line, and what follows it; none for a marker that `ssh` does not

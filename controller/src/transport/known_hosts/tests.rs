@@ -79,6 +79,7 @@ fn word(finding: &Finding) -> &'static str {
         Finding::Changed { .. } => "changed",
         Finding::Revoked { .. } => "revoked",
         Finding::BadCertificate { .. } => "bad certificate",
+        Finding::TooSmall { .. } => "too small",
         Finding::Undecided { .. } => "undecided",
     }
 }
@@ -380,6 +381,7 @@ fn an_address_known_by_another_key_refuses_the_host() {
         ("web.example <host>\n@revoked 10.0.0.1 <host>\n", 22, "revoked"),
         ("10.0.0.1 <host>\n", 22, "unknown"),
         ("10.0.0.1 <other>\n", 22, "changed"),
+        ("10.0.0.1 <other>\n", 2222, "unknown"),
         ("[web.example]:2222 <host>\n10.0.0.1 <other>\n", 2222, "known"),
         ("[web.example]:2222 <host>\n[10.0.0.1]:2222 <other>\n", 2222, "changed"),
         ("web.example <host>\n10.0.0.1 <other>\n", 2222, "changed"),
@@ -432,19 +434,23 @@ fn a_file_that_cannot_be_read_is_named_and_one_that_is_too_large_decides_nothing
 }
 
 #[test]
-fn an_rsa_key_that_ssh_finds_too_small_is_not_known_but_can_be_revoked() {
+fn an_rsa_key_that_ssh_finds_too_small_is_refused_and_its_line_passed_over() {
     // 1016 bits.
     let modulus = Mpint::from_positive_bytes(&[0xff; 127]);
     let exponent = Mpint::from_positive_bytes(&[1, 0, 1]);
     let small = KeyData::Rsa(RsaPublicKey::new(exponent, modulus).unwrap());
     let small = PublicKey::from(small);
     let line = small.to_openssh().unwrap();
-    let find = |lines: String| {
-        let shown = small.clone().into();
-        known(lines.as_bytes()).check(&name("web.example", 22), &shown, NOW, &[])
-    };
-    assert_eq!(find(format!("web.example {line}\n")), Finding::Unknown);
-    assert_eq!(word(&find(format!("@revoked * {line}\n"))), "revoked");
+    let shown = small.into();
+    for lines in [String::new(), format!("web.example {line}\n"), format!("@revoked * {line}\n")] {
+        let hosts = known(lines.as_bytes());
+        let finding = hosts.check(&name("web.example", 22), &shown, NOW, &[]);
+        assert_eq!(finding, Finding::TooSmall { bits: 1016 }, "{lines}");
+    }
+    // A line with it is no line about the host.
+    let with_small = format!("[web.example]:2222 {line}\nweb.example <host>\n");
+    let finding = check(&with_small, &name("web.example", 2222), &public(HOST).into());
+    assert_eq!(finding, Finding::Known);
     let renamed = format!("web.example rsa-sha2-512 {}\n", RSA.split(' ').nth(1).unwrap());
     let finding =
         check(&renamed, &name("web.example", 22), &RSA.parse::<PublicKey>().unwrap().into());
