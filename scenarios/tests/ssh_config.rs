@@ -70,8 +70,8 @@ impl Both {
             (Ok(mut ours), Ok(mut theirs)) => {
                 if config.contains("%C") {
                     // A hash that is only needed where there is an ssh.
-                    ours.control_path = None;
-                    theirs.control_path = None;
+                    forget_control_paths(&mut ours);
+                    forget_control_paths(&mut theirs);
                 }
                 if ours == theirs {
                     return Compared::Same(Box::new(ours));
@@ -97,6 +97,13 @@ impl Both {
             Compared::Unsure(why) => panic!("{why}: {host} with\n{config}"),
             Compared::Different(how) => panic!("{how}\n{host} with\n{config}"),
         }
+    }
+}
+
+fn forget_control_paths(meaning: &mut Meaning) {
+    meaning.control_path = None;
+    if let Route::Jump(jump) = &mut meaning.route {
+        forget_control_paths(jump);
     }
 }
 
@@ -219,6 +226,7 @@ fn no_configuration_made_up_is_understood_differently() {
     );
     let mut chance = made_up::Chance::new(seed);
     let (mut plain, mut plain_answered, mut odd, mut odd_answered) = (0, 0, 0, 0);
+    let (mut jumps, mut commands) = (0, 0);
     let (mut reasons, mut different): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for _ in 0..CONFIGURATIONS {
         let made_up = made_up::configuration(&mut chance, both.folder.path());
@@ -232,7 +240,10 @@ fn no_configuration_made_up_is_understood_differently() {
             plain_answered += usize::from(is_answered);
         }
         match compared {
-            Compared::Same(_) => {}
+            Compared::Same(meaning) => {
+                jumps += usize::from(matches!(meaning.route, Route::Jump(_)));
+                commands += usize::from(matches!(meaning.route, Route::Command(_)));
+            }
             Compared::Unsure(why) if made_up.is_odd => drop(why),
             Compared::Unsure(why) => reasons.push(why.to_string()),
             Compared::Different(how) => {
@@ -244,9 +255,11 @@ fn no_configuration_made_up_is_understood_differently() {
     println!(
         "{plain_answered} of {plain} usual ones are understood, {odd_answered} of {odd} odd ones"
     );
+    println!("{jumps} of them go through other hosts, {commands} through a command");
     println!("not understood: {reasons:#?}");
     assert!(CONFIGURATIONS >= 200 && plain > 100 && odd > 50);
     assert!(plain_answered * 2 > plain, "{plain_answered} of {plain}");
+    assert!(jumps > 50 && commands > 10, "{jumps}, {commands}");
 }
 
 /// What `ssh` itself says about a way: the commands by which it connects to jump hosts, the last

@@ -96,10 +96,7 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ),
     ("CertificateFile", &["~/.ssh/k-cert.pub", "/c/%h", "none"]),
     ("IdentitiesOnly", &["yes", "no", "True"]),
-    (
-        "IdentityAgent",
-        &["none", "SSH_AUTH_SOCK", "~/agent", "$SSH_AUTH_SOCK", "%d/a-%r", "${HOME}/s"],
-    ),
+    ("IdentityAgent", &["none", "SSH_AUTH_SOCK", "~/agent", "$SSH_AUTH_SOCK", "%d/a-%r"]),
     (
         "UserKnownHostsFile",
         &["/k/a /k/b", "~/.ssh/k_%h", "none", "\"/k/quoted\"", "/dev/null", "%d/.k_%k ~/x"],
@@ -169,6 +166,17 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ("VerifyHostKeyDNS", &["no"]),
 ];
 
+/// Ways over hosts that have a way of their own.
+const JUMPS: &[&str] = &[
+    "bastion",
+    "me@bastion:2222",
+    "gateway,bastion",
+    "ssh://u@gateway:1",
+    "[::1]:24",
+    "u@v@gateway",
+    "bastion,gateway:5,[::1]",
+];
+
 /// What only `ssh` can tell, what it refuses, and what is refused with or without it.
 const ODD: &[&str] = &[
     "Match all\n  Port 7",
@@ -225,6 +233,8 @@ const ODD: &[&str] = &[
     "BindAddress 127.0.0.1",
     "IdentityAgent $1x",
     "IdentityAgent ${NOT_THERE}",
+    "IdentityAgent ${HOME}/s",
+    "IdentityAgent $",
     "LocalForward 8080",
     "LocalForward x y",
     "=Port 7",
@@ -247,6 +257,18 @@ const ODD: &[&str] = &[
 pub fn configuration(chance: &mut Chance, folder: &Path) -> MadeUp {
     let is_odd = chance.is(3);
     let mut lines: Vec<String> = Vec::new();
+    if chance.is(2) {
+        // What applies to all hosts would apply to jump hosts too, and lead nowhere.
+        lines.push("Host bastion gateway ::1".to_owned());
+        lines.push(
+            chance.pick(&["ProxyJump none", "  ProxyJump = none", "ProxyCommand none"]).to_owned(),
+        );
+        lines.push("Host *".to_owned());
+        lines.push(match chance.is(4) {
+            true => "ProxyCommand nc -X 5 '%h' %p %r %n".to_owned(),
+            false => format!("ProxyJump {}", chance.pick(JUMPS)),
+        });
+    }
     let blocks = chance.below(5);
     for block in 0..=blocks {
         if block > 0 {

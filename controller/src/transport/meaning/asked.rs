@@ -58,11 +58,16 @@ async fn read(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     bytes
 }
 
-/// The last line with anything on it, for a message.
+/// The last line with anything on it, for a message. When `ssh` gives up on a file, its last line
+/// says only that, and the one before it says why.
 fn last_line(bytes: &[u8]) -> String {
     const LONGEST: usize = 300;
+    const GIVES_UP: &[u8] = b": terminating, ";
     let mut lines = bytes.rsplit(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let line = lines.find(|line| !line.is_empty()).unwrap_or(b"nothing");
+    let is_reason = |line: &&[u8]| {
+        !line.is_empty() && !line.windows(GIVES_UP.len()).any(|part| part == GIVES_UP)
+    };
+    let line = lines.find(is_reason).unwrap_or(b"nothing");
     HostText::capped(line, LONGEST).as_str().to_owned()
 }
 
@@ -128,6 +133,13 @@ mod tests {
         let script = "echo first >&2; printf 'second\\033[0m\\r\\n\\n' >&2; exit 255";
         let error = ask(shell(script), PATIENCE).await.unwrap_err();
         assert_eq!(error, Outside::Refused { said: "second\\x1b[0m".to_owned() });
+    }
+
+    #[test]
+    fn the_reason_stands_before_the_giving_up() {
+        let said = b"/c: line 1: Bad configuration option: x\r\n\
+                     /c: terminating, 1 bad configuration options\r\n";
+        assert_eq!(last_line(said), "/c: line 1: Bad configuration option: x");
     }
 
     #[tokio::test]

@@ -63,15 +63,20 @@ impl Place {
         }
     }
 
-    /// The arguments by which `ssh` is told this place.
+    /// The arguments by which `ssh` is told this place. On a target a command is run, and on a jump
+    /// host none is: `Match` may ask for that.
     pub fn arguments(&self, config: Option<&Path>) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
-        if let Some(leads) = &self.leads {
-            if let Some(over) = &leads.over {
-                arguments.extend(["-J".into(), over.into()]);
-            }
-            arguments.extend(["-W".into(), format!("[{}]:{}", leads.host, leads.port).into()]);
+        let Some(leads) = &self.leads else {
+            arguments.push("-oRemoteCommand=none".into());
+            arguments.extend(openssh::place(&self.target, config));
+            arguments.push("exec /bin/sh".into());
+            return arguments;
+        };
+        if let Some(over) = &leads.over {
+            arguments.extend(["-J".into(), over.into()]);
         }
+        arguments.extend(["-W".into(), format!("[{}]:{}", leads.host, leads.port).into()]);
         arguments.extend(openssh::place(&self.target, config));
         arguments
     }
@@ -153,6 +158,13 @@ mod tests {
         for (jumps, want) in cases {
             assert_eq!(arguments(jumps), want, "{jumps}");
         }
+    }
+
+    #[test]
+    fn a_target_is_asked_about_as_one_that_a_command_is_run_on() {
+        let target = SshTarget { way: Way::Fitting, user: None, host: "a".to_owned(), port: None };
+        let arguments = Place::of(&target).arguments(None);
+        assert_eq!(arguments, ["-oRemoteCommand=none", "--", "a", "exec /bin/sh"]);
     }
 
     #[test]

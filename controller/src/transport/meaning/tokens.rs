@@ -9,7 +9,7 @@ use super::{Account, Outside};
 use std::path::PathBuf;
 
 /// What the tokens stand for, for one login.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Tokens<'t> {
     /// Who logs in from where: `%d`, `%i`, `%l`, `%L`, `%u`.
     pub account: &'t Account,
@@ -192,6 +192,19 @@ pub mod tests {
         ];
         for (text, want) in cases {
             assert_eq!(tokens(&account).path("identityfile", text).unwrap(), PathBuf::from(want));
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_replaced_or_refused(text in ".*") {
+            let account = account();
+            let path = tokens(&account).path("identityfile", &text);
+            let command = tokens(&account).command("proxycommand", &text);
+            if !text.contains(['%', '$', '~']) {
+                proptest::prop_assert_eq!(path, Ok(PathBuf::from(&text)));
+                proptest::prop_assert_eq!(command, Ok(text));
+            }
         }
     }
 

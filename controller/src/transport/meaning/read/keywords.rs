@@ -41,6 +41,7 @@ enum Form {
     Forward,
     Persist,
     Escape,
+    Agent,
 }
 
 const YES_NO_ASK: &[&str] = &["yes", "no", "true", "false", "ask"];
@@ -110,7 +111,7 @@ const KEYWORDS: [(&str, &str, Form); 82] = [
     ("hostkeyalias", "hostkeyalias", Form::Text),
     ("hostname", "hostname", Form::Text),
     ("identitiesonly", "identitiesonly", Form::Flag),
-    ("identityagent", "identityagent", Form::Text),
+    ("identityagent", "identityagent", Form::Agent),
     ("identityfile", "identityfile", Form::Several),
     ("kbdinteractiveauthentication", "kbdinteractiveauthentication", Form::Flag),
     ("kbdinteractivedevices", "kbdinteractivedevices", Form::Text),
@@ -185,6 +186,7 @@ pub fn set(line: &Line<'_>, defaults: &algorithms::Defaults) -> Result<Set, Stri
         Form::Flag => first(choice(&["yes", "no", "true", "false"])),
         Form::Choice(choices) => first(choice(choices)),
         Form::Text => first(one.map(str::to_owned)),
+        Form::Agent => first(one.filter(|one| is_agent(one)).map(str::to_owned)),
         Form::Several => one.map(|one| Set::Another(setting, one.to_owned())).ok_or_else(value),
         Form::Number => first(one.and_then(|one| number(one, 1 << 20)).map(|one| one.to_string())),
         Form::Port => {
@@ -221,6 +223,14 @@ pub fn set(line: &Line<'_>, defaults: &algorithms::Defaults) -> Result<Set, Stri
             one.is_some_and(is_character).then_some(Set::Nothing).ok_or_else(value)
         }
     }
+}
+
+/// Whether an `IdentityAgent` is one that `ssh` does not refuse. It refuses variables without a
+/// value even where nothing applies, so none is understood in braces.
+fn is_agent(agent: &str) -> bool {
+    let is_letter = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let is_name = |name: &str| !name.is_empty() && name.chars().all(is_letter);
+    !agent.contains("${") && agent.strip_prefix('$').is_none_or(is_name)
 }
 
 /// Whether a `ProxyJump` is one that `ssh` does not refuse.
@@ -389,6 +399,8 @@ mod tests {
             "ProxyJump a # b",
             "ProxyJump a b",
             "ProxyJump @a",
+            "IdentityAgent ${HOME}/agent",
+            "IdentityAgent $a-b",
             "ProxyJump a,,b",
             "SendEnv A=b",
             "SendEnv -A",

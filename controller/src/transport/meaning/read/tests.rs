@@ -1,3 +1,5 @@
+//! Configurations in folders of their own, read without `ssh`.
+
 use super::*;
 use crate::{
     target::{SshTarget, Target},

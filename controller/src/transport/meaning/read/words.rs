@@ -169,6 +169,36 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_line_is_split_or_refused(text in "[ \t='\"\\\\#A-Za-zé\r]{0,40}") {
+            if let Ok(Some(line)) = line(&text) {
+                proptest::prop_assert!(!line.keyword.is_empty() && text.contains(line.rest));
+            }
+        }
+
+        #[test]
+        fn a_pattern_matches_as_if_every_star_were_tried(
+            pattern in "[ab?*]{0,7}", name in "[ab]{0,7}"
+        ) {
+            fn tried(pattern: &[u8], name: &[u8]) -> bool {
+                match (pattern.split_first(), name.split_first()) {
+                    (None, None) => true,
+                    (Some((b'*', pattern)), None) => tried(pattern, name),
+                    (Some((b'*', rest)), Some((_, after))) => {
+                        tried(rest, name) || tried(pattern, after)
+                    }
+                    (Some((wanted, pattern)), Some((byte, name))) => {
+                        (*wanted == b'?' || wanted == byte) && tried(pattern, name)
+                    }
+                    (None, Some(_)) | (Some(_), None) => false,
+                }
+            }
+            let want = tried(pattern.as_bytes(), name.as_bytes());
+            proptest::prop_assert_eq!(matches(&pattern, &name), want);
+        }
+    }
+
     #[test]
     fn patterns_match_whole_names() {
         for (pattern, name, want) in [

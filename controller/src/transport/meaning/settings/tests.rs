@@ -1,3 +1,5 @@
+//! What settings mean, and which are left to `ssh`.
+
 use super::*;
 use crate::{
     target::{SshTarget, Way},
