@@ -183,7 +183,9 @@ fn breakdown(rows: &[Row], round_trip_ms: f64) -> String {
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
     table::section(
         "Where the time goes over a round trip of 100 ms",
-        "Of the same rounds: medians of what passed between sysmcp's messages.",
+        "Of the same rounds: medians of what passed between sysmcp's messages. Sending takes the more \
+         round trips the later the server's kernel opens its receive window (`rwnd_limited` in \
+         `ss -ti`).",
         &headings,
         &cells,
     )
