@@ -30,7 +30,7 @@ pub fn measure(programs: &Programs, shows_packets: bool) -> Result<String> {
     negotiated(programs, &mut rows)?;
     let negotiated: Vec<String> = rows.iter().map(|row| row.negotiated.clone()).collect();
     run::rounds(&mut rows, ROUNDS.0)?;
-    let mut text = section(programs, "on loopback", ROUNDS.0, &mut rows, None)?;
+    let mut text = section(programs, "on loopback", ROUNDS.0, &rows, None)?;
     if let Some(lack) = DelayedLink::lacks() {
         text.push_str(&format!("\nNot measured over a slow link: it needs {}.\n", lack.name()));
         return Ok(text);
@@ -45,8 +45,8 @@ pub fn measure(programs: &Programs, shows_packets: bool) -> Result<String> {
     run::rounds(&mut rows, ROUNDS.1)?;
     let round_trip_ms = round_trip_ms(&link)?;
     let place = "over a round trip of 100 ms";
-    text.push_str(&section(programs, place, ROUNDS.1, &mut rows, Some(round_trip_ms))?);
-    text.push_str(&breakdown(&mut rows, round_trip_ms));
+    text.push_str(&section(programs, place, ROUNDS.1, &rows, Some(round_trip_ms))?);
+    text.push_str(&breakdown(&rows, round_trip_ms));
     if shows_packets {
         for row in &mut rows {
             text.push_str(&packets::measure(row, &link, ROUND_TRIP)?);
@@ -118,23 +118,25 @@ fn section(
     programs: &Programs,
     place: &str,
     rounds: usize,
-    rows: &mut [Row],
+    rows: &[Row],
     round_trip_ms: Option<f64>,
 ) -> Result<String> {
     let packed = programs.agents.join(format!("{}.gz", std::env::consts::ARCH));
     let packed_bytes = fs::metadata(packed)?.len();
-    let of_ssh = rows.first_mut().map_or(0.0, |row| table::median(&mut row.wall_ms));
+    let of_ssh = rows.first().map(|row| row.wall_ms.clone()).unwrap_or_default();
     let mut cells = Vec::new();
     let mut cell = |name: &str, negotiated: &str, times_ms: &mut [f64]| {
+        let each_round = times_ms.iter().zip(&of_ssh).map(|(ms, of_ssh)| ms / of_ssh);
+        let ratio = table::median(&mut each_round.collect::<Vec<f64>>());
         let ms = table::median(times_ms);
         let least = times_ms.first().copied().unwrap_or_default();
         let mut line = vec![name.to_owned(), negotiated.to_owned()];
-        line.extend([format!("{ms:.0}"), format!("{least:.0}"), format!("{:.2}", ms / of_ssh)]);
+        line.extend([format!("{ms:.0}"), format!("{least:.0}"), format!("{ratio:.2}")]);
         line.extend(round_trip_ms.map(|round_trip| format!("{:.1}", ms / round_trip)));
         cells.push(line);
     };
-    for row in rows.iter_mut() {
-        cell(&row.name, &row.negotiated, &mut row.wall_ms);
+    for row in rows.iter() {
+        cell(&row.name, &row.negotiated, &mut row.wall_ms.clone());
         if let Some(mut answered_ms) = row.answered_ms() {
             cell(&format!("{}: until its answer", row.name), "", &mut answered_ms);
         }
@@ -161,7 +163,7 @@ fn section(
 }
 
 /// Where the time goes, as far as sysmcp's own messages tell.
-fn breakdown(rows: &mut [Row], round_trip_ms: f64) -> String {
+fn breakdown(rows: &[Row], round_trip_ms: f64) -> String {
     let mut cells = Vec::new();
     let mut headings = vec![String::new()];
     let told: Vec<&Row> = rows.iter().filter(|row| row.answered_ms().is_some()).collect();
@@ -181,7 +183,9 @@ fn breakdown(rows: &mut [Row], round_trip_ms: f64) -> String {
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
     table::section(
         "Where the time goes over a round trip of 100 ms",
-        "Of the same rounds: medians of what passed between sysmcp's messages.",
+        "Of the same rounds: medians of what passed between sysmcp's messages. Sending takes the more \
+         round trips the later the server's kernel opens its receive window (`rwnd_limited` in \
+         `ss -ti`).",
         &headings,
         &cells,
     )
