@@ -4,6 +4,7 @@ use crate::{Programs, table};
 use anyhow::{Result, ensure};
 use scenarios::{
     client::Client,
+    second_way::Server as _,
     sshd::{Settings, Sshd},
     without_settings::without_settings,
 };

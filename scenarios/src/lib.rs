@@ -12,10 +12,12 @@ pub mod not_run;
 pub mod programs;
 pub mod relay;
 pub mod second_way;
+pub mod servers;
 pub mod service;
 pub mod silent_mount;
 pub mod sshd;
 pub mod sysmcp;
+pub mod terminal;
 pub mod victim;
 pub mod vm;
 #[path = "../../fixtures/without_settings.rs"]

@@ -1,12 +1,21 @@
 //! A second way in: a plain ssh that looks, with the target's own tools, for what a session of
 //! sysmcp has there: processes, and files with a name.
 
-use crate::sshd::Sshd;
 use anyhow::{Context as _, Result};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    process::Command,
     time::{Duration, Instant},
 };
+
+/// A server that has another way in than sysmcp's.
+pub trait Server {
+    /// The server's own pid, as its target sees it; its sessions descend from it.
+    fn pid(&self) -> u32;
+
+    /// A plain ssh to it, to which the command is added.
+    fn ssh(&self) -> Command;
+}
 
 /// A process as the second way sees it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,8 +38,8 @@ const PLACES: &str = "\"$XDG_RUNTIME_DIR\" /dev/shm /tmp /var/tmp \"$HOME\" /run
 /// # Errors
 ///
 /// When the target does not answer.
-pub fn processes(sshd: &Sshd) -> Result<Vec<Seen>> {
-    let list = run(sshd, "ps -e -o pid=,ppid=,lstart=,args=")?;
+pub fn processes(server: &impl Server) -> Result<Vec<Seen>> {
+    let list = run(server, "ps -e -o pid=,ppid=,lstart=,args=")?;
     Ok(list.lines().filter_map(seen).collect())
 }
 
@@ -47,12 +56,12 @@ fn seen(line: &str) -> Option<Seen> {
 /// # Errors
 ///
 /// When the target does not answer.
-pub fn files(sshd: &Sshd) -> Result<Vec<String>> {
+pub fn files(server: &impl Server) -> Result<Vec<String>> {
     let script = format!(
         "for p in {PLACES}; do for f in \"$p\"/.sysmcp-*; do test -e \"$f\" && echo \"$f\"; done; \
          done; true"
     );
-    Ok(run(sshd, &script)?.lines().map(str::to_owned).collect())
+    Ok(run(server, &script)?.lines().map(str::to_owned).collect())
 }
 
 /// The processes of sessions that came through this server: the start-up script or the agent's own
@@ -61,8 +70,8 @@ pub fn files(sshd: &Sshd) -> Result<Vec<String>> {
 /// # Errors
 ///
 /// When the target does not answer.
-pub fn session(sshd: &Sshd) -> Result<Vec<Seen>> {
-    let all = processes(sshd)?;
+pub fn session(server: &impl Server) -> Result<Vec<Seen>> {
+    let all = processes(server)?;
     let by_pid: BTreeMap<u32, &Seen> = all.iter().map(|seen| (seen.pid, seen)).collect();
     let belongs = |seen: &&Seen| {
         let mut line = Vec::new();
@@ -72,7 +81,7 @@ pub fn session(sshd: &Sshd) -> Result<Vec<Seen>> {
             at = by_pid.get(&found.parent).copied();
         }
         line.iter().any(|seen| token_of(seen).is_some())
-            && line.iter().any(|seen| seen.pid == sshd.pid())
+            && line.iter().any(|seen| seen.pid == server.pid())
     };
     Ok(all.iter().filter(belongs).cloned().collect())
 }
@@ -92,8 +101,8 @@ fn token_of(seen: &Seen) -> Option<&str> {
 /// # Errors
 ///
 /// When the target does not answer.
-pub fn left(sshd: &Sshd, before: &[Seen]) -> Result<Vec<String>> {
-    let now = processes(sshd)?;
+pub fn left(server: &impl Server, before: &[Seen]) -> Result<Vec<String>> {
+    let now = processes(server)?;
     // A zombie has ended; whoever started it has not looked yet.
     let survives = |seen: &&Seen| {
         now.iter().any(|other| {
@@ -111,7 +120,7 @@ pub fn left(sshd: &Sshd, before: &[Seen]) -> Result<Vec<String>> {
         .chain(now.iter().filter(is_of_session))
         .map(|seen| format!("process {} {}", seen.pid, seen.command))
         .collect();
-    left.extend(files(sshd)?.into_iter().map(|file| format!("file {file}")));
+    left.extend(files(server)?.into_iter().map(|file| format!("file {file}")));
     Ok(left)
 }
 
@@ -120,10 +129,14 @@ pub fn left(sshd: &Sshd, before: &[Seen]) -> Result<Vec<String>> {
 /// # Errors
 ///
 /// When the target does not answer.
-pub fn left_after(sshd: &Sshd, before: &[Seen], patience: Duration) -> Result<Vec<String>> {
+pub fn left_after(
+    server: &impl Server,
+    before: &[Seen],
+    patience: Duration,
+) -> Result<Vec<String>> {
     let started = Instant::now();
     loop {
-        let found = left(sshd, before)?;
+        let found = left(server, before)?;
         if found.is_empty() || started.elapsed() > patience {
             return Ok(found);
         }
@@ -131,10 +144,10 @@ pub fn left_after(sshd: &Sshd, before: &[Seen], patience: Duration) -> Result<Ve
     }
 }
 
-fn run(sshd: &Sshd, script: &str) -> Result<String> {
+fn run(server: &impl Server, script: &str) -> Result<String> {
     // Whatever the login shell is.
     let through = format!("exec sh -c '{script}'");
-    let output = sshd.ssh().arg(through).output().context("could not run ssh")?;
+    let output = server.ssh().arg(through).output().context("could not run ssh")?;
     anyhow::ensure!(
         output.status.success(),
         "the second way in failed: {}",

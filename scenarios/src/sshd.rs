@@ -1,5 +1,6 @@
 //! A private sshd on loopback: keys of its own, no port that anybody else knows, gone when dropped.
 
+use crate::second_way;
 use anyhow::{Context as _, Result, bail};
 use std::{
     fs,
@@ -176,14 +177,14 @@ impl Sshd {
     pub fn log(&self) -> String {
         fs::read_to_string(self.file("log")).unwrap_or_default()
     }
+}
 
-    /// The server's own pid; its sessions are its children.
-    pub fn pid(&self) -> u32 {
+impl second_way::Server for Sshd {
+    fn pid(&self) -> u32 {
         self.server.id()
     }
 
-    /// A plain ssh to it, for a look past sysmcp.
-    pub fn ssh(&self) -> Command {
+    fn ssh(&self) -> Command {
         let mut ssh = Command::new("ssh");
         ssh.arg("-F")
             .arg(self.client_config())

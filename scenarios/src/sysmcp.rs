@@ -4,6 +4,7 @@ use crate::{programs, sshd::Sshd, without_settings::without_settings};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::{
+    ffi::OsString,
     path::PathBuf,
     process::{Command, Output, Stdio},
 };
@@ -15,6 +16,7 @@ pub struct Sysmcp {
     ssh_config: Option<PathBuf>,
     folder: tempfile::TempDir,
     arguments: Vec<String>,
+    environment: Vec<(String, OsString)>,
 }
 
 impl Sysmcp {
@@ -37,13 +39,26 @@ impl Sysmcp {
     }
 
     fn new(target: String, ssh_config: Option<PathBuf>) -> Result<Self> {
-        Ok(Self { target, ssh_config, folder: tempfile::tempdir()?, arguments: Vec::new() })
+        Ok(Self {
+            target,
+            ssh_config,
+            folder: tempfile::tempdir()?,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        })
     }
 
     /// With further arguments in front of the command.
     #[must_use]
     pub fn with(mut self, arguments: &[&str]) -> Self {
         self.arguments.extend(arguments.iter().map(ToString::to_string));
+        self
+    }
+
+    /// With a variable in its environment.
+    #[must_use]
+    pub fn with_variable(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.to_owned(), value.into()));
         self
     }
 
@@ -81,11 +96,11 @@ impl Sysmcp {
         if let Some(config) = &self.ssh_config {
             command.arg("--ssh-config").arg(config);
         }
-        command.args(&self.arguments).stdin(Stdio::null());
+        command.args(&self.arguments).envs(self.environment.clone()).stdin(Stdio::null());
         command
     }
 
-    /// The same as one would type it, with more words behind.
+    /// The same as one would type it, with more words behind. Variables are not part of it.
     pub fn typed(&self, more: &str) -> String {
         let command = self.command();
         let words = std::iter::once(command.get_program()).chain(command.get_args());

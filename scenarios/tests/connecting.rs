@@ -9,11 +9,11 @@ use scenarios::{
     programs,
     sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
+    terminal,
 };
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::Write as _,
     net::TcpListener,
     path::Path,
     process::{Command, Stdio},
@@ -129,42 +129,9 @@ fn the_last_withdrawal_ends_the_attempt_and_is_written_down() {
     assert_eq!(reply["isError"], false, "{reply}");
 }
 
-/// Runs sysmcp at a terminal, types once a text has appeared, and gives back what is on the terminal
-/// then: what sysmcp wrote, its exit code, and how the terminal is set.
+/// Runs sysmcp at a terminal, and types once a text has appeared.
 fn at_a_terminal(command: &str, wait_for: &str, typed: &[u8]) -> String {
-    // Ctrl-C reaches the shell as well, and not every shell goes on after it: a trap makes each.
-    let script = format!("trap : INT; {command}; echo \"code $?\"; stty -a");
-    let mut terminal = Command::new("script")
-        .args(["-q", "-e", "-c", &script, "/dev/null"])
-        .env("SHELL", "/bin/sh")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut keyboard = terminal.stdin.take().unwrap();
-    let mut screen = terminal.stdout.take().unwrap();
-    let (sender, seen) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let mut bytes = [0; 4096];
-        while let Ok(read) = std::io::Read::read(&mut screen, &mut bytes) {
-            if read == 0 || sender.send(bytes.get(..read).unwrap().to_vec()).is_err() {
-                return;
-            }
-        }
-    });
-    let mut text = String::new();
-    let mut is_typed = false;
-    while let Ok(more) = seen.recv_timeout(20 * SECOND) {
-        text.push_str(&String::from_utf8_lossy(&more));
-        if !is_typed && text.contains(wait_for) {
-            sleep(SECOND / 5);
-            keyboard.write_all(typed).unwrap();
-            is_typed = true;
-        }
-    }
-    assert!(is_typed, "{text}");
-    terminal.wait().unwrap();
-    text
+    terminal::run(command, &[(wait_for, typed)]).unwrap()
 }
 
 #[test]

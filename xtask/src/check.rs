@@ -1,6 +1,6 @@
 //! Everything that CI checks, in the order in which it fails fastest.
 
-use crate::{agents, fuzz, kernels, measure, peers, setup, shell, shell::cargo};
+use crate::{agents, fuzz, kernels, measure, peers, servers, setup, shell, shell::cargo};
 use anyhow::{Context as _, Result, bail};
 use std::{
     fs,
@@ -14,6 +14,11 @@ pub fn run(full: bool) -> Result<()> {
     setup::ensure(&[&setup::FOR_A_TARGET, &setup::FOR_TESTS, &setup::FOR_FUZZING])?;
     if full {
         setup::ensure(&[&setup::FOR_KERNELS])?;
+    }
+    // Nobody else can start one.
+    let has_servers = setup::is_root()?;
+    if has_servers {
+        setup::ensure(&[&setup::FOR_SERVERS])?;
     }
     let not_run = fresh_list()?;
     step("format", || shell::run(cargo().args(["fmt", "--all", "--check"])))?;
@@ -35,6 +40,9 @@ pub fn run(full: bool) -> Result<()> {
         shell::run(tests.env("SYSMCP_TEST_NOT_RUN", &not_run))
     })?;
     let peers = step("the clients that users have", peers::install)?;
+    if has_servers {
+        step("the SSH servers of other releases", servers::prepare)?;
+    }
     step("scenarios", || {
         // One at a time: they measure, on a machine with few processors.
         let mut tests = cargo();

@@ -1,12 +1,11 @@
 //! Debian's kernels, and what a guest needs to boot one: fetched once, and never installed.
-//!
-//! `apt` fetches with a configuration of its own below `target/kernels`, so that it checks
-//! signatures as it always does, and neither knows nor changes what this machine has.
 
 mod initramfs;
 
 use crate::{
-    agents, setup,
+    agents,
+    debian::{Apt, once},
+    setup,
     shell::{self, cargo},
 };
 use anyhow::{Context as _, Result, bail};
@@ -76,7 +75,7 @@ fn prepare(kernels: &[(&str, &str)]) -> Result<()> {
     let folder = shell::root().join("target/kernels");
     let programs = folder.join("programs");
     once(&programs, &PROGRAMS.join(" "), || {
-        let apt = Apt::of(&folder, PROGRAMS_FROM)?;
+        let apt = Apt::of(&folder, PROGRAMS_FROM, ARCH)?;
         apt.fetch_with_dependencies(&PROGRAMS, &programs)
     })?;
     let agent = unpacked_agent()?;
@@ -84,8 +83,8 @@ fn prepare(kernels: &[(&str, &str)]) -> Result<()> {
     for (name, release) in kernels {
         let kernel = folder.join(name);
         once(&kernel, &format!("{NEWEST} of {release}"), || {
-            let apt = Apt::of(&folder, release)?;
-            let package = apt.newest_kernel()?;
+            let apt = Apt::of(&folder, release, ARCH)?;
+            let package = newest_kernel(&apt)?;
             if !package.starts_with(&format!("linux-image-{name}.")) {
                 bail!("the kernel of Debian {release} is {package}, not Linux {name}");
             }
@@ -121,19 +120,13 @@ fn init() -> Result<Vec<u8>> {
     fs::read(&path).with_context(|| format!("could not read {}", path.display()))
 }
 
-/// Fills a folder unless this very thing is there already.
-fn once(folder: &Path, what: &str, fill: impl FnOnce() -> Result<()>) -> Result<()> {
-    let stamp = folder.join(".fetched");
-    if fs::read_to_string(&stamp).is_ok_and(|found| found == what) {
-        return Ok(());
-    }
-    if folder.exists() {
-        fs::remove_dir_all(folder)?;
-    }
-    fs::create_dir_all(folder)?;
-    fill().with_context(|| format!("could not fetch {what}"))?;
-    fs::write(&stamp, what)?;
-    Ok(())
+/// The package with the newest kernel of a release.
+fn newest_kernel(apt: &Apt) -> Result<String> {
+    let shown =
+        shell::output(apt.command("apt-cache").args(["show", "--no-all-versions", NEWEST]))?;
+    let depends = shown.lines().find_map(|line| line.strip_prefix("Depends: "));
+    let package = depends.and_then(|depends| depends.split_whitespace().next());
+    package.map(str::to_owned).with_context(|| format!("{NEWEST} depends on nothing"))
 }
 
 /// The one file in a folder whose name begins so.
@@ -143,95 +136,6 @@ fn one_file(folder: &Path, start: &str) -> Result<PathBuf> {
         .filter_map(|entry| Some(entry.ok()?.path()))
         .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start)))
         .with_context(|| format!("no {start}* in {}", folder.display()))
-}
-
-/// apt for one release of Debian, with everything it keeps in a folder of ours.
-struct Apt {
-    options: Vec<String>,
-    archives: PathBuf,
-}
-
-impl Apt {
-    /// Prepares the folder and asks for the newest lists.
-    fn of(folder: &Path, release: &str) -> Result<Self> {
-        let own = folder.join(format!("apt-{release}"));
-        let archives = own.join("cache/archives");
-        if archives.exists() {
-            // What an earlier attempt left is of something else.
-            fs::remove_dir_all(&archives)?;
-        }
-        fs::create_dir_all(own.join("state/lists/partial"))?;
-        fs::create_dir_all(archives.join("partial"))?;
-        // As if nothing were installed, so that what is needed is fetched though this machine has it.
-        fs::write(own.join("status"), "")?;
-        fs::write(
-            own.join("sources.list"),
-            format!(
-                "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
-                 http://deb.debian.org/debian {release} main\n"
-            ),
-        )?;
-        let at = |name: &str| own.join(name).display().to_string();
-        let options = [
-            ("Dir::State", at("state")),
-            ("Dir::State::status", at("status")),
-            ("Dir::Cache", at("cache")),
-            ("Dir::Etc::SourceList", at("sources.list")),
-            ("Dir::Etc::SourceParts", "/dev/null".to_owned()),
-            ("Dir::Etc::Preferences", "/dev/null".to_owned()),
-            ("Dir::Etc::PreferencesParts", "/dev/null".to_owned()),
-            ("Acquire::Languages", "none".to_owned()),
-            ("APT::Architecture", ARCH.to_owned()),
-            ("APT::Architectures", ARCH.to_owned()),
-            // The user that root's apt fetches as has no way into this folder.
-            ("APT::Sandbox::User", "root".to_owned()),
-        ];
-        let options = options.iter().map(|(name, value)| format!("--option={name}={value}"));
-        let apt = Self { options: options.collect(), archives };
-        shell::run(apt.command("apt-get").args(["update", "-qq"]))?;
-        Ok(apt)
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        command.args(&self.options);
-        command
-    }
-
-    /// The package with the newest kernel.
-    fn newest_kernel(&self) -> Result<String> {
-        let shown =
-            shell::output(self.command("apt-cache").args(["show", "--no-all-versions", NEWEST]))?;
-        let depends = shown.lines().find_map(|line| line.strip_prefix("Depends: "));
-        let package = depends.and_then(|depends| depends.split_whitespace().next());
-        package.map(str::to_owned).with_context(|| format!("{NEWEST} depends on nothing"))
-    }
-
-    /// Fetches a package alone and unpacks it into a folder.
-    fn fetch(&self, package: &str, into: &Path) -> Result<()> {
-        shell::run_in(&self.archives, self.command("apt-get").args(["download", "-qq", package]))?;
-        self.unpack(into)
-    }
-
-    /// Fetches packages and what they depend on, and unpacks all into a folder.
-    fn fetch_with_dependencies(&self, packages: &[&str], into: &Path) -> Result<()> {
-        let mut install = self.command("apt-get");
-        install.args(["install", "-qq", "-y", "--download-only", "--no-install-recommends"]);
-        shell::run(install.args(packages))?;
-        self.unpack(into)
-    }
-
-    /// Unpacks what was fetched into the folder `files` in a folder, and forgets it.
-    fn unpack(&self, into: &Path) -> Result<()> {
-        for entry in fs::read_dir(&self.archives)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "deb") {
-                shell::run(Command::new("dpkg-deb").arg("-x").arg(&path).arg(into.join("files")))?;
-                fs::remove_file(path)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

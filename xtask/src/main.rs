@@ -3,11 +3,13 @@
 mod agents;
 mod bless;
 mod check;
+mod debian;
 mod demo;
 mod fuzz;
 mod kernels;
 mod measure;
 mod peers;
+mod servers;
 mod setup;
 mod shell;
 #[cfg(test)]
@@ -64,6 +66,12 @@ enum Command {
         #[arg(long)]
         check: Option<String>,
     },
+    /// Log in to SSH servers of other releases, by every kind of login
+    Servers {
+        /// Only checks whose name begins so
+        #[arg(long)]
+        check: Option<String>,
+    },
     /// Measure what it costs, beside what one would type instead
     Bench,
     /// Ask linux-mcp-server and sysmcp the same about a host with known faults
@@ -91,6 +99,7 @@ fn run(command: Command) -> Result<()> {
         Command::Fuzz { each_reader: true, seconds, jobs, .. } => fuzz::each_reader(seconds, jobs),
         Command::Fuzz { target, seconds, .. } => fuzz::run(target.as_deref(), seconds),
         Command::Kernels { kernel, check } => kernels::run(kernel.as_deref(), check.as_deref()),
+        Command::Servers { check } => servers::run(check.as_deref()),
         Command::Bench => measure::run(),
         Command::Compare => measure::compare(),
         Command::Bless => bless::run(),

@@ -50,6 +50,15 @@ pub const FOR_KERNELS: [Program; 4] = [
     program("setpriv", "util-linux"),
 ];
 
+/// For the SSH servers of other releases: what fetches them, and what logs in to them.
+pub const FOR_SERVERS: [Program; 5] = [
+    program("apt-get", "apt"),
+    program("dpkg-deb", "dpkg"),
+    program("unshare", "util-linux"),
+    program("script", "bsdutils"),
+    program("ssh-agent", "openssh-client"),
+];
+
 /// For fuzzing: libFuzzer is compiled from C++.
 pub const FOR_FUZZING: [Program; 1] = [program("c++", "g++")];
 
