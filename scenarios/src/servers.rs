@@ -87,7 +87,8 @@ impl Kind {
         }
     }
 
-    /// Whether its users can be asked for a one-time password.
+    /// Whether its users can be asked for a one-time password, for which PAM needs a module that this
+    /// machine need not have.
     pub const fn has_codes(self) -> bool {
         matches!(self, Self::OpenSsh8 | Self::OpenSsh10)
     }

@@ -51,8 +51,19 @@ pub enum Failure {
         /// Why it cannot be read.
         why: String,
     },
+    /// A host key that gives no safety.
+    #[error(
+        "{host} shows an RSA key of {bits} bits, which is too small to prove anything. Give the \
+         host another key: ssh-keygen -A there"
+    )]
+    HostKeyTooSmall {
+        /// The host.
+        host: String,
+        /// Its bits.
+        bits: usize,
+    },
     /// A host's certificate that cannot be accepted.
-    #[error("{host} showed a certificate that cannot be accepted: {why}")]
+    #[error("what {host} showed to prove who it is cannot be accepted: {why}")]
     HostCertificate {
         /// The host.
         host: String,
@@ -160,6 +171,7 @@ impl Failure {
             | Self::HostKeyRevoked { .. }
             | Self::HostKeyUnknown { .. }
             | Self::KnownHosts { .. }
+            | Self::HostKeyTooSmall { .. }
             | Self::HostCertificate { .. } => exit::HOST_KEY,
             Self::Passphrase { .. } | Self::NobodyToAsk { .. } => exit::PASSPHRASE,
             Self::LoginRefused { .. } => exit::REFUSED_LOGIN,

@@ -12,7 +12,7 @@ use std::{
 /// Where the server sees its folder.
 pub const INSIDE: &str = "/mnt";
 
-/// The user's password, which is kept as [`HASH`].
+/// The user's password, of which a digest is kept.
 pub const PASSWORD: &str = "correct horse";
 
 /// What `openssl passwd -6 -salt scenario` makes of [`PASSWORD`].

@@ -94,32 +94,11 @@ fn asks(kind: Kind, settings: &Settings, lines: &[&str]) -> (Server, std::path::
 }
 
 #[test]
-fn a_password_is_asked_for() {
+fn a_password_is_asked_for_and_asked_for_again_when_it_was_wrong() {
     if !has_terminal("a password") {
         return;
     }
     at_each("a password", &Kind::ALL, |kind| {
-        let settings = Settings::lines(&["PasswordAuthentication yes"]);
-        let lines = ["PubkeyAuthentication no", "KbdInteractiveAuthentication no"];
-        let (server, config) = asks(kind, &settings, &lines);
-        for way in Way::ALL {
-            let asked = Asked {
-                method: "password",
-                key: "",
-                answers: vec![("password:", PASSWORD.to_owned())],
-                remedy: "ssh -F ",
-            };
-            assert_asks(&server, way, &config, &asked);
-        }
-    });
-}
-
-#[test]
-fn a_wrong_password_is_asked_for_again() {
-    if !has_terminal("a wrong password") {
-        return;
-    }
-    at_each("a wrong password", &Kind::ALL, |kind| {
         let settings = Settings::lines(&["PasswordAuthentication yes"]);
         let lines = ["PubkeyAuthentication no", "KbdInteractiveAuthentication no"];
         let (server, config) = asks(kind, &settings, &lines);

@@ -169,7 +169,6 @@ fn new_keys_that_the_client_asks_for_are_no_obstacle() {
         assert!(count > 3, "{count} at {}: {said}", kind.name());
         let sysmcp = sysmcp.with(&["--agents", heavy_agents().to_str().unwrap()]);
         let mut client = Client::start(sysmcp.command()).unwrap();
-        fetch_much(&mut client, Way::OpenSsh);
         std::thread::sleep(3 * SECOND);
         fetch_much(&mut client, Way::OpenSsh);
         println!("{}: the client asked for new keys {count} times in 20 MB", kind.name());

@@ -4,7 +4,7 @@
 use super::Place;
 use crate::transport::{
     Failure,
-    known_hosts::{self, Finding, KnownHosts, Name},
+    known_hosts::{self, Finding, KnownHosts, Name, is_allowed},
     meaning::{Meaning, UnknownHostKey},
 };
 use protocol::host_text::{HostText, printable};
@@ -40,6 +40,7 @@ pub struct Checker {
     name: Name,
     known: KnownHosts,
     authority_signatures: Vec<String>,
+    host_keys: Vec<String>,
     rsa_bits: usize,
     accepts_unknown: bool,
     written_to: Option<PathBuf>,
@@ -71,6 +72,7 @@ impl Checker {
             name,
             known,
             authority_signatures: place.meaning.algorithms.authority_signatures.clone(),
+            host_keys: place.meaning.algorithms.host_keys.clone(),
             rsa_bits: place.meaning.rsa_bits,
             accepts_unknown: accepts_new_hosts || *unknown_host_key == UnknownHostKey::Accept,
             written_to: user_known_hosts.first().cloned(),
@@ -87,16 +89,21 @@ impl Checker {
 
     fn judge(&self, shown: &PublicKeyOrCertificate) -> Result<(), Failure> {
         let key = shown.public_key();
-        if let Some(rsa) = key.key_data().rsa()
-            && rsa.key_size() < u32::try_from(self.rsa_bits).unwrap_or(u32::MAX)
-        {
-            let why = format!("its RSA key has fewer than {} bits", self.rsa_bits);
-            return Err(Failure::HostCertificate { host: self.host.clone(), why });
+        let smallest = u32::try_from(self.rsa_bits).unwrap_or(u32::MAX);
+        if let Some(rsa) = key.key_data().rsa().filter(|rsa| rsa.key_size() < smallest) {
+            return Err(self.too_small(usize::try_from(rsa.key_size()).unwrap_or_default()));
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let host = self.host.clone();
         match self.known.check(&self.name, shown, now, &self.authority_signatures) {
-            Finding::Known | Finding::Vouched => Ok(()),
+            // A certificate whose key is known by itself counts as that key.
+            Finding::Known if is_allowed(&key, &self.host_keys) => Ok(()),
+            Finding::Known => {
+                let why = "its key is of a type that the configuration does not allow".to_owned();
+                Err(Failure::HostCertificate { host, why })
+            }
+            Finding::Vouched => Ok(()),
+            Finding::TooSmall { bits } => Err(self.too_small(bits)),
             Finding::Revoked { .. } => Err(Failure::HostKeyRevoked { host }),
             Finding::Changed { file, .. } => {
                 let remedy = forget(&file, &host);
@@ -119,10 +126,16 @@ impl Checker {
         }
     }
 
+    fn too_small(&self, bits: usize) -> Failure {
+        Failure::HostKeyTooSmall { host: self.host.clone(), bits }
+    }
+
     /// Writes the key down, as the user asked for.
     fn remember(&self, key: &russh::keys::PublicKey) -> Result<(), Failure> {
         let Some(file) = &self.written_to else { return Ok(()) };
-        known_hosts::remember(file, &self.name, key, self.writes_hashes).map_err(|error| {
+        let mut name = self.name.clone();
+        name.address = name.address.filter(|_| self.known.is_address_new(&self.name));
+        known_hosts::remember(file, &name, key, self.writes_hashes).map_err(|error| {
             let said = format!("could not record its key in {}: {error}", file.display());
             Failure::Unreachable {
                 host: self.host.clone(),
