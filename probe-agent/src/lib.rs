@@ -7,6 +7,7 @@ pub mod command_line;
 pub mod exit;
 pub mod instruments;
 pub mod local;
+pub mod order;
 pub mod os;
 pub mod proc;
 pub mod rank;

@@ -42,6 +42,7 @@ pub use patient::{PATIENCE, Patient, Text};
 pub use read_error::ReadError;
 
 use super::abandonable::Crew;
+use crate::order;
 use folder::{READ_FLAGS, count_entries, each_entry, read_at, read_once_at, whole_piece};
 use kept::KeptPlace;
 use namespaces::Namespaces;
@@ -338,7 +339,7 @@ impl Root {
             }
             Source::Taken(snapshot) => {
                 snapshot.names(&below_proc(folder))?.iter().for_each(|name| visit(name));
-                ids.sort_unstable();
+                order::ascending(ids);
                 Ok(())
             }
         }

@@ -1,5 +1,6 @@
 //! The largest entries of a list, and an account of those left out.
 
+use crate::order;
 use protocol::{
     loss::{CutBy, Truncation},
     observed::{Observed, Reason},
@@ -24,7 +25,7 @@ pub fn page<T>(
     limit: usize,
 ) -> Page<T> {
     let rank = |entry: &T| weight(entry).known().copied().unwrap_or(f64::NEG_INFINITY);
-    entries.sort_by(|left, right| rank(right).total_cmp(&rank(left)));
+    order::by(&mut entries, |left, right| rank(right).total_cmp(&rank(left)));
     let total = entries.len();
     let sum = sum(&entries, &weight);
     let rows: Vec<T> = entries.into_iter().skip(offset).take(limit).collect();

@@ -8,7 +8,7 @@ mod decide;
 mod situation;
 mod trials;
 
-use crate::{artifacts::Kind, call::Context, instruments::Collect, os::clock};
+use crate::{artifacts::Kind, call::Context, instruments::Collect, order, os::clock};
 use protocol::{
     error::AgentError,
     instruments::{
@@ -55,7 +55,7 @@ fn look(context: &Context<'_>) -> (Found, Duration) {
     let situation = Arc::new(Situation::read(context.root));
     let mut tried = trials::run(context.root, &situation);
     explain(&mut tried.checks);
-    tried.checks.sort_by_key(|check| (rank(check.state), check.id));
+    order::by_key(&mut tried.checks, |check| (rank(check.state), check.id));
     let took = clock::monotonic().saturating_sub(started);
     let found = Found {
         shows_all: false,

@@ -1,5 +1,6 @@
 //! The files of the cgroups of one controller: what each counts and limits, or why it does not say.
 
+use crate::order;
 use crate::proc::{
     Root,
     cgroup::{self, Controller, MemoryEvents},
@@ -43,7 +44,7 @@ pub(super) fn mounts_of(
     if found.is_empty() {
         return Err(Reason::OutOfSight(OutOfSight::HierarchyNotMounted));
     }
-    found.sort_by_key(|mount| !mount.is_whole());
+    order::by_key(&mut found, |mount| !mount.is_whole());
     Ok(found)
 }
 

@@ -22,7 +22,7 @@ use crate::{
         Collect,
         ownership::{self, Placement, Users},
     },
-    rank,
+    order, rank,
 };
 use changes::Changes;
 use counters::Counters;
@@ -70,7 +70,7 @@ pub(super) fn by_weight(
     context.wait_until(started, watched_for, watched_for)?;
     let last = scanner.pass(context)?;
     let mut processes = Changes::between(&first, &last, None).processes;
-    processes.sort_by_key(|process| {
+    order::by_key(&mut processes, |process| {
         let is_blocked = process.state == State::UninterruptibleSleep;
         std::cmp::Reverse((is_blocked, process.user + process.system))
     });

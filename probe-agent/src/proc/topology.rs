@@ -14,6 +14,7 @@ use super::{
     cpuinfo::CpuInfo,
     parse::{ParseError, number},
 };
+use crate::order;
 use protocol::observed::{Feature, Observed, Reason};
 use std::collections::BTreeSet;
 
@@ -135,7 +136,7 @@ pub fn parse_list(text: &[u8]) -> Result<Vec<u64>, ParseError> {
         }
         numbers.extend(first..=last);
     }
-    numbers.sort_unstable();
+    order::ascending(&mut numbers);
     numbers.dedup();
     Ok(numbers)
 }

@@ -7,6 +7,7 @@
 
 mod words;
 
+use crate::order;
 use crate::proc::{
     parse::{fields, line_of, lines, number},
     recorder::Files,
@@ -157,7 +158,7 @@ fn people(text: &[u8]) -> Vec<(Vec<u8>, String)> {
             is_person.then(|| (uid, name.to_vec()))
         })
         .collect();
-    found.sort();
+    order::ascending(&mut found);
     found.dedup();
     let numbered = found.into_iter().enumerate();
     numbered.map(|(index, (_, name))| (name, format!("user-{}", index + 1))).collect()

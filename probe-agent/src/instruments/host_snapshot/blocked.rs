@@ -6,6 +6,7 @@
 use crate::{
     call::Context,
     instruments::{hidden, process_files::ProcessFiles},
+    order,
     proc::pid_stat,
 };
 use protocol::{
@@ -77,7 +78,7 @@ pub(super) fn look(context: &Context<'_>) -> Result<Blocked, AgentError> {
     look.count_hidden(shows_first);
     let mut groups: Vec<BlockedGroup> =
         look.found.iter().filter_map(|(place, processes)| group(place, processes)).collect();
-    groups.sort_by_key(|group| std::cmp::Reverse(group.tasks));
+    order::by_key(&mut groups, |group| std::cmp::Reverse(group.tasks));
     let tasks = groups.iter().map(|group| group.tasks).sum();
     // There is no machine without a process.
     let tasks = if is_empty { Err(Reason::NotInSnapshot) } else { Ok(tasks) }.into();

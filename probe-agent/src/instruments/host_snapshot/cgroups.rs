@@ -9,6 +9,7 @@ mod walk;
 
 use crate::{
     instruments::{cgroup_files::CgroupFiles, window},
+    order,
     proc::{
         Root,
         cgroup::{Controller, MemoryEvents},
@@ -155,7 +156,7 @@ impl Hierarchy<Quota> {
             .iter()
             .filter_map(|(folder, quota)| self.row(folder, quota, root))
             .collect();
-        rows.sort_by_key(|row| std::cmp::Reverse((row.throttled_ms, row.throttled_pct)));
+        order::by_key(&mut rows, |row| std::cmp::Reverse((row.throttled_ms, row.throttled_pct)));
         Ok(rows)
     }
 
@@ -254,7 +255,7 @@ fn nearest(
 ) -> Vec<LimitedCgroup> {
     /// Where so many are full of cache, those that use most are kept.
     const MOST_ASKED: usize = 64;
-    candidates.sort_by(|left, right| {
+    order::by(&mut candidates, |left, right| {
         let by_use = right.share(right.usage).total_cmp(&left.share(left.usage));
         right.killed().cmp(&left.killed()).then(by_use)
     });

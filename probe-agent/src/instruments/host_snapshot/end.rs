@@ -1,14 +1,17 @@
 //! The machine's counters at one end of the window.
 
-use crate::proc::{
-    Root,
-    diskstats::{self, DiskStat},
-    host_stat::{self, HostStat},
-    memory,
-    net_counters::{counter, socket_count},
-    net_dev::{self, InterfaceStat},
-    parse::{ParseError, number_of},
-    pressure::{self, Stalled},
+use crate::{
+    order,
+    proc::{
+        Root,
+        diskstats::{self, DiskStat},
+        host_stat::{self, HostStat},
+        memory,
+        net_counters::{counter, socket_count},
+        net_dev::{self, InterfaceStat},
+        parse::{ParseError, number_of},
+        pressure::{self, Stalled},
+    },
 };
 use protocol::{
     observed::{Feature, Observed, Reason},
@@ -156,5 +159,5 @@ fn by_name<T>(
     path: &str,
     parse: impl FnOnce(&[u8]) -> Result<Vec<Named<T>>, ParseError>,
 ) -> Observed<BTreeMap<Vec<u8>, T>> {
-    Text::read(root, path).value(parse).map(|found| found.into_iter().collect())
+    Text::read(root, path).value(parse).map(order::map)
 }

@@ -1,5 +1,6 @@
 //! The report, cut to what was asked for and to what fits.
 
+use crate::order;
 use protocol::{
     instruments::{
         Report as AnyReport,
@@ -57,7 +58,7 @@ pub(super) fn fit(mut report: Report, mut meta: Meta, limit: u32, budget: u32) -
 fn heaviest_first(report: &Report) -> Vec<usize> {
     let weights = weights(report);
     let mut lists: Vec<(usize, f64)> = weights.into_iter().enumerate().collect();
-    lists.sort_by(|(_, left), (_, right)| right.total_cmp(left));
+    order::by(&mut lists, |(_, left), (_, right)| right.total_cmp(left));
     lists.into_iter().map(|(list, _)| list).collect()
 }
 

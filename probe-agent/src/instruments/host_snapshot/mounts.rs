@@ -7,6 +7,7 @@
 mod desk;
 
 use crate::{
+    order,
     os::child,
     proc::{
         Root,
@@ -190,7 +191,7 @@ impl Asked {
             let known = |share: &Observed<Percent>| share.known().copied().unwrap_or_default();
             known(&mount.used_pct).max(known(&mount.inodes_used_pct))
         };
-        ranked.sort_by_key(|mount| (mount.answer, Reverse(fullest(mount))));
+        order::by_key(&mut ranked, |mount| (mount.answer, Reverse(fullest(mount))));
         let silent = ranked.iter().filter(|mount| mount.answer == MountAnswer::None);
         let no_answer_total = count(silent.count());
         (Mounts { total: total.into(), no_answer_total, not_asked, ranked }, cpu)

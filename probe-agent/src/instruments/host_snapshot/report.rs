@@ -7,6 +7,7 @@ use super::{
 use crate::{
     call::Context,
     instruments::window::{Window, growth},
+    order,
     proc::{
         Root,
         diskstats::{DiskStat, SECTOR_BYTES},
@@ -199,7 +200,7 @@ impl Ends<'_> {
             .filter(|(_, stat, _)| **stat != DiskStat::default())
             .map(|(name, stat, before)| self.disk(name, &stat.since(before)))
             .collect();
-        disks.sort_by(|left, right| right.queue.total_cmp(&left.queue));
+        order::by(&mut disks, |left, right| right.queue.total_cmp(&left.queue));
         disks
     }
 
@@ -235,7 +236,7 @@ impl Ends<'_> {
             .filter(|(_, stat)| **stat != InterfaceStat::default())
             .filter_map(|(name, stat)| Some((name, stat.since(before.get(name)?))))
             .collect();
-        moved.sort_by_key(|(_, delta)| {
+        order::by_key(&mut moved, |(_, delta)| {
             std::cmp::Reverse(delta.received_bytes.saturating_add(delta.sent_bytes))
         });
         let interface = |(name, delta): (&Vec<u8>, InterfaceStat)| Interface {

@@ -6,6 +6,7 @@
 use super::threads::Threads;
 use crate::{
     instruments::{process_files::ProcessFiles, thread_accounts::ThreadId},
+    order,
     proc::{KeptFile, pid_stat, schedstat, waiting, waiting::SyscallLine},
 };
 use protocol::{
@@ -99,7 +100,7 @@ impl<'c, 's> Sampler<'c, 's> {
     /// Makes ready to sample threads of one process.
     pub(super) fn new(files: ProcessFiles<'c, 's>, threads: &Threads) -> Self {
         let used: BTreeMap<u32, u64> =
-            threads.iter().map(|(id, thread)| (id.tid, thread.demand_ns())).collect();
+            order::map(threads.iter().map(|(id, thread)| (id.tid, thread.demand_ns())));
         let mut sampler = Self {
             files,
             watched: Vec::new(),
@@ -122,7 +123,7 @@ impl<'c, 's> Sampler<'c, 's> {
     fn busiest(&self, weight: impl Fn(u32, Option<u64>) -> u64) -> Vec<u32> {
         let weighed = |tid: &u32| (weight(*tid, self.used.get(tid).copied()), *tid);
         let mut tids: Vec<(u64, u32)> = self.seen.iter().map(weighed).collect();
-        tids.sort_by_key(|(weight, tid)| (std::cmp::Reverse(*weight), *tid));
+        order::by_key(&mut tids, |(weight, tid)| (std::cmp::Reverse(*weight), *tid));
         tids.into_iter().take(SAMPLED_THREADS).map(|(_, tid)| tid).collect()
     }
 
@@ -183,7 +184,7 @@ impl<'c, 's> Sampler<'c, 's> {
         let mut watched = std::mem::take(&mut self.watched);
         // Those that were awake come first: they move on while we look, and a wait of a tenth of a
         // millisecond is over soon.
-        watched.sort_by_key(|thread| thread.waits_in.is_some());
+        order::by_key(&mut watched, |thread| thread.waits_in.is_some());
         // One that has ended makes room, and lets a later thread under its number be looked at.
         watched.retain_mut(|thread| {
             let Some((id, place)) = self.place_of(thread) else { return false };
@@ -313,7 +314,7 @@ impl<'c, 's> Sampler<'c, 's> {
             .iter()
             .map(|(place, crowd)| (crowd.times, self.group(place, crowd, all)))
             .collect();
-        groups.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
+        order::by_key(&mut groups, |(times, _)| std::cmp::Reverse(*times));
         let looked_at: BTreeSet<u32> =
             self.found.keys().map(|id| id.tid).chain(self.ended.iter().copied()).collect();
         Waits {

@@ -8,6 +8,7 @@ use crate::{
     instruments::thread_accounts::{
         Accounts, Between, Counted, ThreadId, some_came_and_went, tick_of, unless_all_zeros,
     },
+    order,
     os::clock,
     proc::{pid_io::PidIo, pid_status::SwitchLines, schedstat::SchedStat},
 };
@@ -101,7 +102,7 @@ fn life(id: ThreadId, thread: &Thread, first: &End, last: &End) -> Duration {
 }
 
 fn accounts<T: Clone>(threads: &Threads, part: fn(&Thread) -> &Observed<T>) -> Accounts<T> {
-    threads.iter().map(|(id, thread)| (*id, part(thread).clone())).collect()
+    order::map(threads.iter().map(|(id, thread)| (*id, part(thread).clone())))
 }
 
 fn sum<T: Counted>(

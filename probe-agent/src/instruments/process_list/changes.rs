@@ -5,7 +5,7 @@ use super::{
     children,
     scan::Scan,
 };
-use crate::{os::clock, proc::host_stat::HostStat};
+use crate::{order, os::clock, proc::host_stat::HostStat};
 use protocol::{
     instruments::process_list::{Column, HiddenBy},
     loss::Lost,
@@ -78,7 +78,7 @@ impl Changes {
         }
         died.extend(earlier);
         // Of processes that weigh the same, mostly nothing, the larger ones are of more interest.
-        processes.sort_by_key(|process| std::cmp::Reverse(process.resident_pages));
+        order::by_key(&mut processes, |process| std::cmp::Reverse(process.resident_pages));
         let host = HostChange::between(first, last);
         let ended_cpu =
             children::settle(&mut processes, &last.samples, &died, host.most.known().copied());

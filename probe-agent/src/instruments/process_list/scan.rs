@@ -4,6 +4,7 @@ use super::counters::{self, Basis, Counter, IoCount};
 use crate::{
     call::Context,
     instruments::{hidden, process_files::ProcessFiles},
+    order,
     proc::{
         host_stat,
         host_stat::HostStat,
@@ -166,7 +167,7 @@ impl Scanner {
             }
         }
         self.pids = pids;
-        scan.samples.sort_unstable_by_key(|sample| sample.pid);
+        order::by_key(&mut scan.samples, |sample| sample.pid);
         Ok(scan)
     }
 

@@ -4,7 +4,7 @@
 //! the few that there may be, and nobody puts its question a second time, so that neither threads nor
 //! questions pile up from call to call. They end with the process.
 
-use crate::os::clock;
+use crate::{order, os::clock};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -123,7 +123,7 @@ impl<T> Pending<T> {
     /// What came of each question by now, in the order in which they were put.
     pub(super) fn finish(self) -> Vec<Outcome<T>> {
         locked(&self.queue).clear();
-        let mut answers: BTreeMap<Vec<u8>, Answer<T>> = self.answers.try_iter().collect();
+        let mut answers: BTreeMap<Vec<u8>, Answer<T>> = order::map(self.answers.try_iter());
         let state = self.desk.state();
         let outcome = |name: &Vec<u8>| match (answers.remove(name), state.asked.get(name)) {
             (Some(answer), _) => Outcome::Answered(answer),
