@@ -13,7 +13,12 @@ say() { echo "$mark $*"; };
 forget() { test -z "$folder" || rm -rf "$folder"; folder=; };
 refuse() { forget; refused="$refused $1=$place"; exec 3>&- 4<&-; };
 trap forget EXIT; trap "exit 1" HUP INT TERM PIPE;
-machine=`uname -m 2>/dev/null`;
+# A network that is cut without a word closes nothing here: what waits for bytes has a limit. Whether
+# there is one is tried with what has to be asked anyway.
+limit="timeout PATIENCE";
+machine=`timeout 5 uname -m 2>/dev/null` || {
+  machine=`uname -m 2>/dev/null`; timeout 5 sh -c : >/dev/null 2>&1 || limit=;
+};
 file=;
 for place in "$XDG_RUNTIME_DIR" /dev/shm /tmp /var/tmp "$HOME" /run; do
   case $place in /*) test -d "$place" || continue;; *) continue;; esac;
@@ -40,12 +45,9 @@ check=; for tool in sha256sum shasum openssl; do
 done;
 # gzip checks what it unpacks; without either, nothing would.
 test -n "$check" || test $unpack = gzip || { say NOCHECK; exit 92; };
-# A network that is cut without a word closes nothing here: what waits for bytes has a limit. The
-# timeout of busybox leaves a process behind for up to a second, which must not have the file open
-# for writing: it could not be run.
-limit=; timeout 5 uname >/dev/null 2>&1 3>&- && limit="timeout PATIENCE";
 say READY ${machine:-unknown} $unpack;
-# Byte by byte, so that none of the agent is taken along.
+# Byte by byte, so that none of the agent is taken along. The timeout of busybox leaves a process
+# behind for up to a second, which must not have the file open for writing: it could not be run.
 set -- `$limit dd bs=1 count=HEADER 2>/dev/null 3>&-`;
 bytes=$1; sum=$2; form=$3;
 case $form in
