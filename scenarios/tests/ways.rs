@@ -7,10 +7,14 @@
 mod beyond;
 #[path = "ways/choice.rs"]
 mod choice;
+#[path = "ways/host_keys.rs"]
+mod host_keys;
 #[path = "ways/masters.rs"]
 mod masters;
 #[path = "ways/no_ssh.rs"]
 mod no_ssh;
+#[path = "ways/timings.rs"]
+mod timings;
 
 use scenarios::{
     sshd::{Settings, Sshd},
