@@ -1,6 +1,9 @@
 //! What is going on, told to whoever waits: a person at a terminal, or an MCP client.
 
-use crate::{target::Target, transport::Taken};
+use crate::{
+    target::Target,
+    transport::{Reason, Taken},
+};
 use protocol::{
     host_text::HostText,
     message::{Progress, Receipt},
@@ -52,6 +55,8 @@ impl Stage {
     /// Stages of one kind replace each other on a terminal, and only the first is told elsewhere.
     const fn kind(&self) -> u8 {
         match self {
+            // A second attempt, by another way than the first: why is news.
+            Self::Connecting { taken: Some(Taken::Users(Reason::Wanted(_))), .. } => 5,
             Self::Connecting { .. } => 0,
             Self::Sending { .. } => 1,
             Self::Connected { .. } => 2,

@@ -10,6 +10,8 @@ mod addresses;
 mod cases;
 #[path = "known_hosts/generated.rs"]
 mod generated;
+#[path = "known_hosts/real.rs"]
+mod real;
 #[path = "known_hosts/servers.rs"]
 mod servers;
 
@@ -181,6 +183,8 @@ fn reason(
 struct Tally {
     accepted: usize,
     refused: usize,
+    /// In how many our own SSH was asked to connect.
+    real: usize,
     stricter: BTreeMap<&'static str, usize>,
     wrong: Vec<String>,
 }
@@ -194,6 +198,7 @@ fn compare(folder: &Path, server: &Server, case: &Case, allowed: &Allowed, tally
     }
     let ssh = ssh_accepts(server, case, &files);
     let (finding, ours, hosts) = finding(server, case, &files, allowed);
+    let real = case.is_real.then(|| real::accepts(folder, server, case, &files));
     let mut tally = tally.lock().unwrap();
     let described = || {
         let texts: Vec<_> = case.files.iter().map(|text| text.escape_ascii().to_string()).collect();
@@ -210,6 +215,13 @@ fn compare(folder: &Path, server: &Server, case: &Case, allowed: &Allowed, tally
     {
         let line = format!("not what the case is for: {}", described());
         tally.wrong.push(line);
+    }
+    if let Some(real) = real {
+        tally.real += 1;
+        if real != ours {
+            let line = format!("a real connection: {real}: {}", described());
+            tally.wrong.push(line);
+        }
     }
     match (ssh, ours) {
         (true, true) => tally.accepted += 1,
@@ -261,12 +273,16 @@ fn a_host_is_accepted_as_by_ssh_and_never_more_easily() {
     cases.extend(made);
     for (number, case) in cases.iter_mut().enumerate() {
         case.number = number;
+        // A connection takes longer than a look at the files.
+        case.is_real |= number % 8 == 0;
     }
     let tally = compare_all(&cases, &servers, &allowed);
-    println!("{} accepted, {} refused, {:?}", tally.accepted, tally.refused, tally.stricter);
+    let Tally { accepted, refused, real, stricter, .. } = &tally;
+    println!("{accepted} accepted, {refused} refused, {real} connected to, {stricter:?}");
     assert!(tally.wrong.is_empty(), "seed {seed}:\n{}", tally.wrong.join("\n"));
     // Otherwise the cases say too little.
     assert!(tally.accepted >= 60 && tally.refused >= 60, "seed {seed}: {tally:?}");
+    assert!(tally.real >= 60, "seed {seed}: {tally:?}");
     let stricter: usize = tally.stricter.values().sum();
     assert!(stricter <= cases.len() / 10, "seed {seed}: {tally:?}");
 }

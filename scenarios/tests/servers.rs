@@ -189,7 +189,15 @@ fn what_a_first_answer_costs() {
             // Which client it was, as OpenSSH logs it.
             let log = server.log();
             let client = log.rsplit_once("remote software version ").map(|(_, rest)| rest);
-            let client = client.and_then(|rest| rest.lines().next()).unwrap_or("a client");
+            let client = client.and_then(|rest| rest.lines().next());
+            assert_eq!(client.is_some(), kind.is_openssh(), "{log}");
+            let own = concat!("sysmcp_", env!("CARGO_PKG_VERSION"));
+            let is_way = client.is_none_or(|client| match way {
+                Way::OpenSsh => client.starts_with("OpenSSH_"),
+                Way::Russh => client.trim() == own,
+            });
+            assert!(is_way, "{} was by {client:?}", way.name());
+            let client = client.unwrap_or("a client");
             println!(
                 "{} by {}: connected, sent, answered and gone in {times:?} ms, of which 100 \
                  measured; by {client}",

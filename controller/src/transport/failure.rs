@@ -145,6 +145,14 @@ pub(super) fn known_hosts_name(target: &SshTarget) -> String {
     }
 }
 
+/// The command that takes a host's keys out of a file, or out of the user's usual one.
+pub(super) fn forget(file: Option<&Path>, host: &str) -> String {
+    match file.and_then(Path::to_str).and_then(|file| quote(file).ok()) {
+        Some(file) => format!("ssh-keygen -f {file} -R '{host}'"),
+        None => format!("ssh-keygen -R '{host}'"),
+    }
+}
+
 /// What one would type to see the same; words from a configuration are quoted for a shell.
 pub(super) fn by_hand(target: &SshTarget, config: Option<&Path>) -> String {
     let mut command = String::from("ssh");

@@ -49,6 +49,15 @@ pub enum Beyond {
         kind: &'static str,
         /// What the host offers, capped and escaped.
         offered: String,
+        /// What we offered, as far as the configuration allows it, capped.
+        ours: String,
+    },
+    /// Algorithms of one kind, of which we have none that the configuration allows.
+    NoneAllowed {
+        /// The kind.
+        kind: &'static str,
+        /// What the configuration allows, capped and escaped.
+        allowed: String,
     },
     /// Login methods that only `ssh` has.
     Methods {
@@ -57,11 +66,28 @@ pub enum Beyond {
     },
 }
 
+impl Beyond {
+    /// We have none of the algorithms that the configuration allows.
+    fn none_allowed(kind: &'static str, allowed: &[String]) -> Self {
+        Self::NoneAllowed { kind, allowed: list(allowed) }
+    }
+}
+
+/// Names as a reader is shown them.
+fn list(names: &[String]) -> String {
+    HostText::capped(names.join(",").as_bytes(), 300).to_string()
+}
+
 impl fmt::Display for Beyond {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Algorithms { kind, offered } => {
-                write!(f, "the host offers no {kind} that we have and may use: {offered}")
+            Self::Algorithms { kind, offered, ours } => write!(
+                f,
+                "the host offers no {kind} that we have and may use: it has {offered}, and we have \
+                 {ours}"
+            ),
+            Self::NoneAllowed { kind, allowed } => {
+                write!(f, "your SSH configuration allows no {kind} that we have: {allowed}")
             }
             Self::Methods { names } => {
                 write!(f, "the host lets nobody in but by {}", names.join(" or "))

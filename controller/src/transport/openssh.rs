@@ -30,7 +30,9 @@ const OPTIONS: [&str; 11] = [
     "-oPermitLocalCommand=no",
     "-oControlMaster=no",
     "-oEscapeChar=none",
-    "-oLogLevel=ERROR",
+    // What ssh says when it gives up at the key exchange, or when the other end closes, it says at this
+    // level (`sshlogdie` in OpenSSH's log.c), and not at `ERROR`.
+    "-oLogLevel=INFO",
 ];
 
 /// The arguments of `ssh`. The host comes last and behind `--`, so that no name is an option.

@@ -84,16 +84,19 @@ pub(super) async fn open(
     if target.way == Way::Users {
         return with_users(Reason::Asked);
     }
-    let meaning = match meaning::of(target, login.ssh_config.as_deref()).await {
+    let meaning = meaning::of(target, login.ssh_config.as_deref()).await;
+    let master = match &meaning {
+        Ok(meaning) if target.way == Way::Fitting => openssh::master(target, meaning, login).await,
+        Ok(_) | Err(_) => None,
+    };
+    timings.mark(Step::Configuration);
+    let meaning = match meaning {
         Ok(meaning) => meaning,
         Err(outside) => return refuse_or(target.way, outside, with_users),
     };
-    if target.way == Way::Fitting
-        && let Some(path) = openssh::master(target, &meaning, login).await
-    {
+    if let Some(path) = master {
         return with_users(Reason::Master(path));
     }
-    timings.mark(Step::Configuration);
     let reason = if target.way == Way::Fitting { Reason::Fits } else { Reason::Asked };
     tell(&Taken::Native(reason));
     match native::open(target, &meaning, script, login, timings).await {

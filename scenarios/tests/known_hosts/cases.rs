@@ -18,6 +18,8 @@ pub struct Case {
     pub files: Vec<Vec<u8>>,
     /// Whether `ssh` must accept it; none where whatever it does is right.
     pub wanted: Option<bool>,
+    /// Whether our own SSH really connects.
+    pub is_real: bool,
 }
 
 /// Puts keys in the place of `<key>`, hashes in that of `<|name|>`, and the port in that of `<port>`.
@@ -370,6 +372,7 @@ pub fn named(keys: &Keys, servers: &[Server]) -> Vec<Case> {
                 is_alias: host.starts_with(ALIAS),
                 files: files.into_iter().map(String::into_bytes).collect(),
                 wanted: Some(*wanted),
+                is_real: true,
             }
         })
         .collect();
@@ -398,6 +401,7 @@ pub fn named(keys: &Keys, servers: &[Server]) -> Vec<Case> {
                     is_alias,
                     files: vec![filled(keys, server, text).into_bytes()],
                     wanted: None,
+                    is_real: true,
                 });
             }
         }

@@ -63,6 +63,7 @@ pub fn case(keys: &Keys, servers: &[Server], numbers: &mut Numbers) -> Case {
         is_alias,
         files,
         wanted: None,
+        is_real: false,
     }
 }
 

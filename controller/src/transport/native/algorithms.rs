@@ -35,8 +35,7 @@ pub(super) fn preferred(allowed: &Algorithms) -> Result<Preferred, Beyond> {
         ("message authentication code", macs.is_empty(), &allowed.macs),
     ] {
         if is_empty {
-            let offered = format!("the configuration allows {}", list.join(","));
-            return Err(Beyond::Algorithms { kind, offered });
+            return Err(Beyond::none_allowed(kind, list));
         }
     }
     if allowed.ciphers.first().is_some_and(|first| first == FIRST_OF_OPENSSH) {
@@ -106,7 +105,7 @@ mod tests {
     #[test]
     fn no_algorithm_stands_for_another() {
         let refused = preferred(&allowed("3des-cbc-of-somebody"));
-        assert!(matches!(refused, Err(Beyond::Algorithms { kind: "cipher", .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Beyond::NoneAllowed { kind: "cipher", .. })), "{refused:?}");
         let none = preferred(&allowed("none"));
         assert!(none.is_err(), "no cipher is no cipher");
     }

@@ -4,7 +4,7 @@
 use super::{
     Beyond, Limits, Place, Problem, algorithms,
     handler::{Checker, Refused},
-    login,
+    list, login,
     stream::{self, Bytes, Prompt},
 };
 use crate::transport::{
@@ -22,6 +22,10 @@ use std::{
 };
 use tokio::{net::TcpStream, time::timeout};
 use tokio_util::sync::CancellationToken;
+
+/// How we say who we are (RFC 4253, section 4.2), so that a server's log tells our own SSH from any
+/// other.
+const VERSION: &str = concat!("SSH-2.0-sysmcp_", env!("CARGO_PKG_VERSION"));
 
 /// A host that has let us in, and what the way there is made of.
 pub struct Connected {
@@ -214,13 +218,12 @@ fn config(meaning: &Meaning, known: &KnownHosts, name: &Name) -> Result<client::
     let mut preferred = algorithms::preferred(&meaning.algorithms)?;
     let (keys, certificates) = known.preferred(name, &meaning.algorithms.host_keys);
     if keys.is_empty() {
-        let offered =
-            format!("the configuration allows {}", meaning.algorithms.host_keys.join(","));
-        return Err(Beyond::Algorithms { kind: "host key", offered });
+        return Err(Beyond::none_allowed("host key", &meaning.algorithms.host_keys));
     }
     preferred.key = keys.into();
     preferred.host_key_certificates = certificates.into();
     Ok(client::Config {
+        client_id: russh::SshId::Standard(VERSION.into()),
         preferred,
         nodelay: true,
         limits: rekeying(meaning.rekey),
@@ -246,13 +249,20 @@ fn rekeying(rekey: Rekey) -> russh::Limits {
     limits
 }
 
+/// A list without what only says that its end understands an extension (RFC 8308, and strict key
+/// exchange in OpenSSH's PROTOCOL).
+fn algorithms_of(names: &[String]) -> Vec<String> {
+    let is_sign = |name: &str| name.starts_with("ext-info-") || name.starts_with("kex-strict-");
+    names.iter().filter(|name| !is_sign(name)).cloned().collect()
+}
+
 /// Why a connection did not come about, in the words of whoever knows best.
 async fn explained(place: Place<'_>, refused: Refused, command: Option<Carrier>) -> Problem {
     let error = match refused {
         Refused::Host(failure) => return Problem::Failure(*failure),
         Refused::Ssh(error) => error,
     };
-    if let russh::Error::NoCommonAlgo { kind, theirs, .. } = &error {
+    if let russh::Error::NoCommonAlgo { kind, ours, theirs } = &error {
         let kind = match kind {
             AlgorithmKind::Kex => "key exchange",
             AlgorithmKind::Key => "host key",
@@ -260,8 +270,8 @@ async fn explained(place: Place<'_>, refused: Refused, command: Option<Carrier>)
             AlgorithmKind::Compression => "compression",
             AlgorithmKind::Mac => "message authentication code",
         };
-        let theirs = protocol::host_text::HostText::capped(theirs.join(",").as_bytes(), 300);
-        return Problem::Beyond(Beyond::Algorithms { kind, offered: theirs.to_string() });
+        let (ours, offered) = (list(&algorithms_of(ours)), list(&algorithms_of(theirs)));
+        return Problem::Beyond(Beyond::Algorithms { kind, offered, ours });
     }
     // A command that stands in the place of TCP knows more than that its stream ended.
     if let Some(command) = command {

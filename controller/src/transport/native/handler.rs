@@ -4,6 +4,7 @@
 use super::Place;
 use crate::transport::{
     Failure,
+    failure::forget,
     known_hosts::{self, Finding, KnownHosts, Name, is_allowed},
     meaning::{Meaning, UnknownHostKey},
 };
@@ -13,9 +14,8 @@ use russh::{
     client::{self, ChannelOpenHandle, Msg, Session},
     keys::{HashAlg, PublicKeyOrCertificate},
 };
-use shlex::try_quote as quote;
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -106,7 +106,7 @@ impl Checker {
             Finding::TooSmall { bits } => Err(self.too_small(bits)),
             Finding::Revoked { .. } => Err(Failure::HostKeyRevoked { host }),
             Finding::Changed { file, .. } => {
-                let remedy = forget(&file, &host);
+                let remedy = forget(Some(&file), &host);
                 Err(Failure::HostKeyChanged { host, remedy })
             }
             Finding::Undecided { file, why } => {
@@ -142,14 +142,6 @@ impl Checker {
                 said: HostText::capped(said.as_bytes(), 300),
             }
         })
-    }
-}
-
-/// The command that takes a host's keys out of a file.
-fn forget(file: &Path, host: &str) -> String {
-    match file.to_str().and_then(|file| quote(file).ok()) {
-        Some(file) => format!("ssh-keygen -f {file} -R '{host}'"),
-        None => format!("ssh-keygen -R '{host}'"),
     }
 }
 

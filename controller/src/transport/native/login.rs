@@ -107,7 +107,24 @@ impl Attempt<'_> {
                 break;
             }
         }
+        if self.is_let_in_by_nothing().await {
+            return Ok(());
+        }
         Err(self.refused())
+    }
+
+    /// Asks the host what it takes, where nothing of ours has made it say so: that may be something
+    /// that `ssh` has. Some hosts let a user in by that question alone (RFC 4252, section 5.2).
+    async fn is_let_in_by_nothing(&mut self) -> bool {
+        if self.takes.is_some() || self.handle.is_closed() {
+            return false;
+        }
+        let asking = self.handle.authenticate_none(self.place.meaning.user.clone());
+        match timeout(self.limits.answer, asking).await {
+            Ok(Ok(result)) => matches!(self.outcome(result), Outcome::In),
+            // One that does not answer this is one that lets nobody in.
+            Ok(Err(_)) | Err(_) => false,
+        }
     }
 
     /// Whether the host may take a method; it says so with the first answer.

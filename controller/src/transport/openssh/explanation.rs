@@ -2,7 +2,7 @@
 
 use crate::{
     target::SshTarget,
-    transport::failure::{Failure, by_hand, known_hosts_name},
+    transport::failure::{Failure, by_hand, forget, known_hosts_name},
 };
 use protocol::{host_text::HostText, redact};
 use std::path::Path;
@@ -22,16 +22,20 @@ pub fn explain(
     if code != Some(255) {
         return None;
     }
-    let host = known_hosts_name(target);
+    let mut host = known_hosts_name(target);
     let by_hand = by_hand(target, config);
     if text.contains("REVOKED HOST KEY") || text.contains("marked as revoked") {
         return Some(Failure::HostKeyRevoked { host });
     }
     if text.contains("HOST IDENTIFICATION HAS CHANGED") {
-        let remedy = format!("ssh-keygen -R '{host}'");
+        let host = changed_host(&text).unwrap_or(host);
+        let remedy = forget(offending_file(&text), &host);
         return Some(Failure::HostKeyChanged { host, remedy });
     }
     if text.contains("Host key verification failed") || text.contains("host key is known for") {
+        if text.contains(BEHIND_A_COMMAND) {
+            host = format!("a host on the way to {host}");
+        }
         return Some(Failure::HostKeyUnknown { host, fingerprint: None, remedy: by_hand });
     }
     if text.contains("Permission denied") || text.contains("Too many authentication failures") {
@@ -41,9 +45,38 @@ pub fn explain(
     Some(Failure::Unreachable { host, said: last_line(&text) })
 }
 
-/// The last line that says something, secrets taken out, escaped.
+/// What `ssh` has instead of an address where a command stands in the place of TCP, such as the `ssh`
+/// to a jump host, and has ended (`ssh_remote_ipaddr` in OpenSSH's packet.c).
+const BEHIND_A_COMMAND: &str = "by UNKNOWN port 65535";
+
+/// The host whose key has changed, as `check_host_key` in OpenSSH's sshconnect.c names it: the
+/// configuration, or a jump host, may make it another than the target's.
+fn changed_host(text: &str) -> Option<String> {
+    let named = |line: &str| {
+        let (_, rest) = line.trim_end().split_once("ost key for ")?;
+        let host = rest.strip_suffix(" has changed and you have requested strict checking.")?;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]%".contains(&byte);
+        (host.len() <= 300 && host.bytes().all(is_plain)).then(|| host.to_owned())
+    };
+    text.lines().find_map(named)
+}
+
+/// The file that has the old key: `Offending ED25519 key in /file:3`, where the colon is the last.
+fn offending_file(text: &str) -> Option<&Path> {
+    text.lines().find_map(|line| {
+        let (_, place) = line.trim_end().strip_prefix("Offending ")?.split_once(" key in ")?;
+        let (file, number) = place.rsplit_once(':')?;
+        let is_line = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        (is_line && file.starts_with('/') && !file.contains(char::is_control))
+            .then(|| Path::new(file))
+    })
+}
+
+/// The last line that says something, secrets taken out, escaped. That the end of a command in the
+/// place of TCP was noticed says less than what the command wrote.
 fn last_line(text: &str) -> HostText {
-    let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("ssh ended");
+    let says = |line: &&str| !line.trim().is_empty() && !line.contains(BEHIND_A_COMMAND);
+    let line = text.lines().rev().find(says).unwrap_or("ssh ended");
     let (line, _) = redact::text(line.trim().trim_end_matches('.'));
     HostText::capped(line.as_bytes(), 200)
 }
