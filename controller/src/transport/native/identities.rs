@@ -14,6 +14,7 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
+use zeroize::Zeroizing;
 
 /// What can be offered to a host.
 #[derive(Clone, Debug)]
@@ -130,10 +131,10 @@ impl Identities {
         let shown = printable(&shown);
         let text = match text_of(path) {
             Ok(Some(text)) => text,
-            Ok(None) => String::new(),
+            Ok(None) => Zeroizing::default(),
             Err(why) => {
                 self.passed_over.push(format!("{shown}: {why}"));
-                String::new()
+                Zeroizing::default()
             }
         };
         let beside = public_beside(path);
@@ -184,12 +185,12 @@ fn is_key(identity: &AgentIdentity, wanted: &PublicKey) -> bool {
 }
 
 /// A file's text; none where there is no file.
-fn text_of(path: &Path) -> Result<Option<String>, String> {
+fn text_of(path: &Path) -> Result<Option<Zeroizing<String>>, String> {
     let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
     if !metadata.is_file() || metadata.len() > LONGEST {
         return Err("not a key".to_owned());
     }
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = fs::read_to_string(path).map(Zeroizing::new).map_err(|error| error.to_string())?;
     // As `sshkey_perm_ok` in authfile.c.
     let is_ours = metadata.uid() == rustix::process::getuid().as_raw();
     if text.contains("PRIVATE KEY") && is_ours && metadata.mode() & 0o077 != 0 {

@@ -15,6 +15,7 @@ use russh::keys::{
     ssh_key::private::KeypairData,
 };
 use std::path::Path;
+use zeroize::Zeroizing;
 
 /// A connection to an ssh-agent.
 pub type Agent = AgentClient<Box<dyn AgentStream + Send + Unpin>>;
@@ -89,6 +90,7 @@ async fn read(path: &Path, prompts: Prompts) -> Result<PrivateKey, NotSigned> {
     /// As `NumberOfPasswordPrompts`, in readconf.c.
     const ATTEMPTS: u32 = 3;
     let text = std::fs::read_to_string(path)
+        .map(Zeroizing::new)
         .map_err(|error| NotSigned::Key(russh::keys::Error::IO(error)))?;
     match decode_secret_key(&text, None) {
         Err(russh::keys::Error::KeyIsEncrypted) => {}
