@@ -76,8 +76,8 @@ struct Facts {
 pub struct WhyOver {
     /// Whether the host said so itself.
     pub is_of_host: bool,
-    /// Its words, or ours.
-    pub said: HostText,
+    /// Its words, or ours. Not escaped yet, but short.
+    pub said: String,
 }
 
 impl Told {
@@ -264,13 +264,13 @@ impl client::Handler for Checker {
 
     async fn disconnected(&mut self, reason: DisconnectReason<Refused>) -> Result<(), Refused> {
         /// As much of a reason as an error shows.
-        const SHOWN_BYTES: usize = 200;
+        const SHOWN: usize = 200;
         let (is_of_host, said) = match reason {
             DisconnectReason::ReceivedDisconnect(said) => (true, said.message),
             DisconnectReason::Error(Refused::Ssh(error)) => (false, error.to_string()),
             DisconnectReason::Error(Refused::Host(failure)) => (false, failure.to_string()),
         };
-        let said = HostText::capped(said.trim().as_bytes(), SHOWN_BYTES);
+        let said = said.trim().chars().take(SHOWN).collect();
         self.told.facts().why_over = Some(WhyOver { is_of_host, said });
         Ok(())
     }

@@ -378,7 +378,7 @@ impl Attempt<'_> {
     /// The session ended during the login.
     fn broken(&self, error: &dyn std::fmt::Display) -> Problem {
         let said = match self.told.why_over() {
-            Some(why) => why.said.to_string(),
+            Some(why) => why.said,
             None => error.to_string(),
         };
         self.place.unreachable(&format!("the connection closed during the login: {said}")).into()
