@@ -191,7 +191,10 @@ impl Attempt<'_> {
         };
         drop(self.channel.writer);
         let is_ssh = carrier.is_ssh();
-        let Ended { code, stderr, .. } = carrier.end(PATIENCE).await;
+        let Ended { code, stderr, lost, .. } = carrier.end(PATIENCE).await;
+        if let Some(failure) = lost {
+            return PushError::Ssh(failure);
+        }
         if let Target::Ssh(ssh) = self.target
             && is_ssh
         {

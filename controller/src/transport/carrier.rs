@@ -1,6 +1,6 @@
 //! What carries a channel: a process of ours, or a connection of ours.
 
-use super::{Traffic, native::Connection, process::Process};
+use super::{Failure, Traffic, native::Connection, process::Process};
 use std::{sync::Arc, time::Duration};
 
 /// What carries a channel. Dropping it ends it, in the background.
@@ -20,6 +20,8 @@ pub struct Ended {
     pub stderr: Vec<u8>,
     /// What went through below SSH, where it was ours.
     pub under: Option<Arc<Traffic>>,
+    /// Why a connection of ours ended under the command, where it did.
+    pub lost: Option<Failure>,
 }
 
 impl Carrier {

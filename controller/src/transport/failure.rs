@@ -147,9 +147,11 @@ pub(super) fn known_hosts_name(target: &SshTarget) -> String {
 
 /// The command that takes a host's keys out of a file, or out of the user's usual one.
 pub(super) fn forget(file: Option<&Path>, host: &str) -> String {
+    // An alias may hold anything but a NUL.
+    let host = quote(host).unwrap_or_default();
     match file.and_then(Path::to_str).and_then(|file| quote(file).ok()) {
-        Some(file) => format!("ssh-keygen -f {file} -R '{host}'"),
-        None => format!("ssh-keygen -R '{host}'"),
+        Some(file) => format!("ssh-keygen -f {file} -R {host}"),
+        None => format!("ssh-keygen -R {host}"),
     }
 }
 

@@ -26,7 +26,7 @@ mod remember;
 #[cfg(test)]
 mod tests;
 
-pub use preference::is_allowed;
+pub use preference::{is_allowed, is_same_type};
 pub use remember::remember;
 
 use about::{About, Said, Status};

@@ -99,7 +99,7 @@ impl Process {
         // The reader ends with the stream; a descendant that still holds it is not waited for.
         let _ = tokio::time::timeout(Duration::from_millis(200), &mut self.stderr_reader).await;
         let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).bytes();
-        Ended { code, stderr, under: None }
+        Ended { code, stderr, under: None, lost: None }
     }
 }
 

@@ -6,6 +6,7 @@ use std::{
     io::{self, Write as _},
 };
 use tokio::{io::AsyncReadExt as _, net::unix::pipe};
+use zeroize::Zeroizing;
 
 /// Whether what is typed appears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +35,17 @@ impl Drop for Keyboard {
 /// Bytes of an answer that are taken. Nobody types more.
 const LONGEST: usize = 4096;
 
-/// Asks, and reads a line.
+/// An answer for the library, which wants it as a string and wipes passwords itself.
+pub(super) fn into_string(mut typed: Zeroizing<String>) -> String {
+    std::mem::take(&mut *typed)
+}
+
+/// Asks, and reads a line, of which no other copy stays in memory.
 ///
 /// # Errors
 ///
 /// When there is no terminal, or it ends.
-pub(super) async fn ask(question: &str, echo: Echo) -> io::Result<String> {
+pub(super) async fn ask(question: &str, echo: Echo) -> io::Result<Zeroizing<String>> {
     let reader = pipe::OpenOptions::new().unchecked(true).open_receiver(TERMINAL)?;
     let before = tcgetattr(&reader)?;
     let mut keyboard = Keyboard { reader, before };
@@ -52,10 +58,11 @@ pub(super) async fn ask(question: &str, echo: Echo) -> io::Result<String> {
     // Over the line of progress that may stand there.
     let mut screen = OpenOptions::new().write(true).open(TERMINAL)?;
     write!(screen, "\r\x1b[K{question}")?;
-    let mut line = Vec::new();
-    while !line.ends_with(b"\n") && line.len() <= LONGEST {
-        let mut bytes = [0; 256];
-        let read = keyboard.reader.read(&mut bytes).await?;
+    let mut bytes = Zeroizing::new([0; 256]);
+    // Room for all of it from the start: one that grows leaves copies behind.
+    let mut line = Zeroizing::new(Vec::with_capacity(LONGEST + bytes.len()));
+    while !line.ends_with(b"\n") && line.len() < LONGEST {
+        let read = keyboard.reader.read(bytes.as_mut_slice()).await?;
         line.extend_from_slice(bytes.get(..read).unwrap_or_default());
         if read == 0 && line.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -67,5 +74,9 @@ pub(super) async fn ask(question: &str, echo: Echo) -> io::Result<String> {
     while line.last().is_some_and(|byte| b"\r\n".contains(byte)) {
         line.pop();
     }
-    String::from_utf8(line).map_err(|_| io::ErrorKind::InvalidData.into())
+    let text = String::from_utf8(std::mem::take(&mut *line)).map_err(|error| {
+        drop(Zeroizing::new(error.into_bytes()));
+        io::Error::from(io::ErrorKind::InvalidData)
+    })?;
+    Ok(Zeroizing::new(text))
 }

@@ -67,7 +67,7 @@ impl Named {
 }
 
 /// Whether two algorithms are for keys of one type: for RSA there are several.
-pub(super) fn is_same_type(one: &Algorithm, other: &Algorithm) -> bool {
+pub fn is_same_type(one: &Algorithm, other: &Algorithm) -> bool {
     let are_rsa = matches!((one, other), (Algorithm::Rsa { hash: _ }, Algorithm::Rsa { hash: _ }));
     are_rsa || one == other
 }

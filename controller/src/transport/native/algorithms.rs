@@ -26,7 +26,8 @@ const FIRST_OF_OPENSSH: &str = "chacha20-poly1305@openssh.com";
 pub(super) fn preferred(allowed: &Algorithms) -> Result<Preferred, Beyond> {
     let mut key_exchange = known(&allowed.key_exchange, kex::ALL_KEX_ALGORITHMS);
     let mut ciphers = known(&allowed.ciphers, ALL_CIPHERS);
-    let macs = known(&allowed.macs, mac::ALL_MAC_ALGORITHMS);
+    let mut macs = known(&allowed.macs, mac::ALL_MAC_ALGORITHMS);
+    macs.retain(|name| *name != mac::NONE);
     key_exchange.retain(|name| *name != kex::NONE && !KEY_EXCHANGE_SIGNS.contains(name));
     ciphers.retain(|name| *name != cipher::NONE && *name != cipher::CLEAR);
     for (kind, is_empty, list) in [

@@ -1,7 +1,12 @@
 //! A command on a host: its stdin and stdout as a channel, and the connection under it.
 
-use super::{Place, Problem, dial::Connected, handler::Checker};
-use crate::transport::{Carrier, Channel, Ended, carrier::Tail};
+use super::{
+    Place, Problem,
+    dial::Connected,
+    handler::{Checker, Told},
+};
+use crate::transport::{Carrier, Channel, Ended, Failure, carrier::Tail};
+use protocol::host_text::HostText;
 use russh::{ChannelMsg, ChannelReadHalf, Disconnect, client::Handle};
 use std::{
     pin::Pin,
@@ -20,6 +25,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 pub struct Connection {
     /// None once it is over.
     connected: Option<Connected>,
+    /// The host, for errors.
+    host: String,
     outcome: Arc<Mutex<Outcome>>,
     pump: JoinHandle<()>,
 }
@@ -29,6 +36,8 @@ pub struct Connection {
 struct Outcome {
     code: Option<i32>,
     stderr: Tail,
+    /// Whether the host closed the channel, as it does behind a command that has ended.
+    is_closed: bool,
 }
 
 /// What is kept of the command's output until somebody reads it. Beyond that the command waits.
@@ -51,7 +60,9 @@ pub(super) async fn start(
     let channel = match timeout(patience, opening).await {
         Ok(Ok(channel)) => channel,
         Ok(Err(error)) => {
-            let said = format!("it lets the user in and opens no channel: {error}");
+            let why = connected.told.why_over().map(|why| format!(": {}", why.said));
+            let why = why.unwrap_or_default();
+            let said = format!("it lets the user in and opens no channel: {error}{why}");
             return Err(place.unreachable(&said).into());
         }
         Err(_) => return Err(place.timed_out("opening a channel", patience).into()),
@@ -64,7 +75,7 @@ pub(super) async fn start(
     // The sending half says that the channel is closed when it is dropped.
     let kept = (sender, over.drop_guard());
     let pump = tokio::spawn(pump(from_command, output, Arc::clone(&outcome), kept));
-    let connection = Connection { connected: Some(connected), outcome, pump };
+    let connection = Connection { connected: Some(connected), host: place.host(), outcome, pump };
     Ok(Channel::new(reader, writer, Some(Carrier::Connection(Box::new(connection)))))
 }
 
@@ -74,6 +85,10 @@ fn wait(token: &CancellationToken) -> Pin<Box<WaitForCancellationFutureOwned>> {
 
 /// Carries what the command writes, until the channel is over. Nothing else reads the channel, and
 /// one that is not read stops the whole connection: it is read also when nobody wants it any more.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the library's list of messages grows, and no other says anything of the command"
+)]
 async fn pump<K>(
     mut from_command: ChannelReadHalf,
     output: DuplexStream,
@@ -95,11 +110,16 @@ async fn pump<K>(
                 lock(&outcome).code = i32::try_from(exit_status).ok();
             }
             ChannelMsg::Failure => {
-                lock(&outcome).stderr.push(b"the host does not run commands");
+                let mut outcome = lock(&outcome);
+                outcome.stderr.push(b"the host does not run commands");
+                outcome.is_closed = true;
                 break;
             }
             ChannelMsg::Eof => output = None,
-            ChannelMsg::Close => break,
+            ChannelMsg::Close => {
+                lock(&outcome).is_closed = true;
+                break;
+            }
             _ => {}
         }
     }
@@ -155,8 +175,11 @@ impl Connection {
     /// longer than `patience`.
     pub(in crate::transport) async fn end(mut self, patience: Duration) -> Ended {
         const GOODBYE: Duration = Duration::from_millis(500);
+        /// As much of a reason as an error shows.
+        const SHOWN_BYTES: usize = 300;
         let is_over = timeout(patience, &mut self.pump).await.is_ok();
         let under = self.connected.as_ref().map(|connected| Arc::clone(&connected.traffic));
+        let told = self.connected.as_ref().map(|connected| connected.told.clone());
         if let Some(connected) = self.connected.take() {
             if is_over {
                 let _ = timeout(GOODBYE, goodbye(connected.handle)).await;
@@ -170,8 +193,14 @@ impl Connection {
                 Box::pin(command.end(GOODBYE)).await;
             }
         }
-        let Outcome { code, stderr } = &*lock(&self.outcome);
-        Ended { code: code.filter(|_| is_over), stderr: stderr.bytes(), under }
+        let Outcome { code, stderr, is_closed } = &*lock(&self.outcome);
+        let lost = (is_over && !is_closed).then(|| {
+            let why = told.as_ref().and_then(Told::why_over).map(|why| format!(": {}", why.said));
+            let said = format!("the connection was lost{}", why.unwrap_or_default());
+            let said = HostText::capped(said.as_bytes(), SHOWN_BYTES);
+            Failure::Unreachable { host: self.host.clone(), said }
+        });
+        Ended { code: code.filter(|_| is_over), stderr: stderr.bytes(), under, lost }
     }
 }
 

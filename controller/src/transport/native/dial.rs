@@ -3,17 +3,17 @@
 
 use super::{
     Beyond, Limits, Place, Problem, algorithms,
-    handler::{Checker, Refused},
+    handler::{Checker, Refused, Told},
     list, login,
-    stream::{self, Bytes, Prompt},
+    stream::{self, Allowance, Bytes, Prompt, Severable},
 };
 use crate::transport::{
-    Carrier, Login, Prompts, Step, Timings, Traffic,
+    Carrier, Failure, Login, Prompts, Step, Timings, Traffic,
     known_hosts::{KnownHosts, Name},
     meaning::{Addresses, Meaning, Rekey, Route},
     process,
 };
-use protocol::host_text::printable;
+use protocol::host_text::{HostText, printable};
 use russh::{AlgorithmKind, client};
 use std::{
     net::{IpAddr, SocketAddr},
@@ -39,6 +39,8 @@ pub struct Connected {
     pub sever: CancellationToken,
     /// What went through below.
     pub traffic: Arc<Traffic>,
+    /// What is known of the session with the host.
+    pub told: Told,
 }
 
 /// The way to a host, with nothing said yet.
@@ -85,23 +87,31 @@ async fn hop(
     let traffic = Arc::new(Traffic::default());
     let laid = lay(place, limits, login, timings, &sever).await?;
     timings.mark_at(via, Step::Connection);
-    let stream = stream::under(laid.stream, Arc::clone(&traffic), sever.clone());
+    let allowance = Allowance::default();
+    let stream = stream::under(laid.stream, Arc::clone(&traffic), sever.clone(), allowance.clone());
     let name = known_as(place.meaning, laid.address);
     let known = KnownHosts::read(&files(place.meaning));
     let config = config(place.meaning, &known, &name)?;
     let checker = Checker::new(place, name, known, login.accepts_new_hosts);
-    let agreed = checker.agreed();
+    let told = checker.told();
     let exchanging = client::connect_stream(Arc::new(config), stream, checker);
     let mut handle = match timeout(limits.exchange, exchanging).await {
         Ok(Ok(handle)) => handle,
-        Ok(Err(refused)) => return Err(explained(place, refused, laid.command).await),
+        Ok(Err(refused)) => return Err(explained(place, refused, &told, laid.command).await),
         Err(_) => return Err(place.timed_out("the key exchange", limits.exchange).into()),
     };
     timings.mark_at(via, Step::KeyExchange);
-    timings.algorithms = agreed.get();
-    login::log_in(place, &mut handle, limits, login.prompts).await?;
+    timings.algorithms = told.agreed();
+    if let Some(binding) = handle.agent_session_binding()
+        && let Err(why) = told.check_signature(binding.signature())
+    {
+        let why = HostText::capped(why.as_bytes(), 200).to_string();
+        return Err(Failure::HostCertificate { host: place.host(), why }.into());
+    }
+    login::log_in(place, &mut handle, &told, limits, login.prompts).await?;
+    allowance.lift();
     timings.mark_at(via, Step::Login);
-    Ok(Connected { handle, jumps: laid.jumps, command: laid.command, sever, traffic })
+    Ok(Connected { handle, jumps: laid.jumps, command: laid.command, sever, traffic, told })
 }
 
 /// Lays the way to a host.
@@ -123,7 +133,7 @@ async fn lay(
             let place_of_jump = Place { meaning: jump, ..place };
             let via = printable(&jump.host).into_owned();
             let connecting = hop(place_of_jump, Some(&via), login, timings, sever.clone());
-            let Connected { handle, mut jumps, command, .. } = Box::pin(connecting).await?;
+            let Connected { handle, mut jumps, command, told, .. } = Box::pin(connecting).await?;
             let opening = handle.channel_open_direct_tcpip(
                 place.meaning.host.clone(),
                 place.meaning.port.into(),
@@ -134,13 +144,17 @@ async fn lay(
             let channel = match timeout(limits.connection, opening).await {
                 Ok(Ok(channel)) => channel,
                 Ok(Err(error)) => {
-                    let said = format!("{} does not reach it: {error}", jump.host);
+                    let why = told.why_over().map(|why| format!(": {}", why.said));
+                    let why = why.unwrap_or_default();
+                    let said = format!("{} does not reach it: {error}{why}", jump.host);
                     return Err(place.unreachable(&said).into());
                 }
                 Err(_) => return Err(place.timed_out("connecting", limits.connection).into()),
             };
             jumps.push(handle);
-            Ok(Laid { stream: Box::new(channel.into_stream()), address: None, jumps, command })
+            // A write that waits for room at a host on the way is forgotten when that one is gone.
+            let stream = Severable::for_writes(channel.into_stream(), told.over().clone());
+            Ok(Laid { stream: Box::new(stream), address: None, jumps, command })
         }
     }
 }
@@ -257,7 +271,12 @@ fn algorithms_of(names: &[String]) -> Vec<String> {
 }
 
 /// Why a connection did not come about, in the words of whoever knows best.
-async fn explained(place: Place<'_>, refused: Refused, command: Option<Carrier>) -> Problem {
+async fn explained(
+    place: Place<'_>,
+    refused: Refused,
+    told: &Told,
+    command: Option<Carrier>,
+) -> Problem {
     let error = match refused {
         Refused::Host(failure) => return Problem::Failure(*failure),
         Refused::Ssh(error) => error,
@@ -281,5 +300,9 @@ async fn explained(place: Place<'_>, refused: Refused, command: Option<Carrier>)
             return place.unreachable(&format!("its ProxyCommand said: {line}")).into();
         }
     }
+    let error = match told.why_over().filter(|why| why.is_of_host) {
+        Some(why) => format!("it said: {}", why.said),
+        None => error.to_string(),
+    };
     place.unreachable(&format!("the key exchange failed: {error}")).into()
 }

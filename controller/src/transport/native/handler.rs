@@ -11,14 +11,17 @@ use crate::transport::{
 use protocol::host_text::{HostText, printable};
 use russh::{
     Names,
-    client::{self, ChannelOpenHandle, Msg, Session},
-    keys::{HashAlg, PublicKeyOrCertificate},
+    client::{self, ChannelOpenHandle, DisconnectReason, Msg, Session},
+    keys::{
+        Algorithm, HashAlg, PublicKeyOrCertificate, ssh_encoding::Decode as _, ssh_key::Signature,
+    },
 };
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Why a connection did not come about, or ended.
 #[derive(Debug)]
@@ -47,16 +50,73 @@ pub struct Checker {
     writes_hashes: bool,
     host: String,
     by_hand: String,
-    agreed: Agreed,
+    told: Told,
+    /// The type of the key that was shown.
+    shown: Option<Algorithm>,
+    /// Says that the session is over, however it ended: the session owns this checker.
+    _over: DropGuard,
 }
 
-/// The algorithms that were agreed on, once they were.
+/// What is known of a session beside what it carries.
 #[derive(Clone, Debug, Default)]
-pub struct Agreed(Arc<Mutex<Option<String>>>);
+pub struct Told {
+    facts: Arc<Mutex<Facts>>,
+    over: CancellationToken,
+}
 
-impl Agreed {
-    pub(super) fn get(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+#[derive(Debug, Default)]
+struct Facts {
+    agreed: Option<String>,
+    key: Option<Algorithm>,
+    why_over: Option<WhyOver>,
+}
+
+/// Why a session ended before anybody here wanted it to.
+#[derive(Clone, Debug)]
+pub struct WhyOver {
+    /// Whether the host said so itself.
+    pub is_of_host: bool,
+    /// Its words, or ours. Not escaped yet, but short.
+    pub said: String,
+}
+
+impl Told {
+    fn facts(&self) -> std::sync::MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The algorithms that were agreed on, once they were.
+    pub(super) fn agreed(&self) -> Option<String> {
+        self.facts().agreed.clone()
+    }
+
+    /// Why the session ended, once it has, and if there was a reason.
+    pub(super) fn why_over(&self) -> Option<WhyOver> {
+        self.facts().why_over.clone()
+    }
+
+    /// Says so once the session is over.
+    pub(super) const fn over(&self) -> &CancellationToken {
+        &self.over
+    }
+
+    /// Whether the host proved who it is with the signature that was agreed on. The library takes
+    /// any that its key can make, also one with SHA-1; `sshkey_verify` in OpenSSH's sshkey.c, as
+    /// kexgen.c calls it, takes no other.
+    pub(super) fn check_signature(&self, mut signature: &[u8]) -> Result<(), String> {
+        let Some(agreed) = self.facts().key.clone() else { return Ok(()) };
+        // An RSA key without a hash is SHA-1, and everything else is better.
+        if matches!(agreed, Algorithm::Rsa { hash: None }) {
+            return Ok(());
+        }
+        match Signature::decode(&mut signature) {
+            Ok(signature) if signature.algorithm() != agreed => Err(format!(
+                "it agreed to sign with {agreed} and signed with {}",
+                signature.algorithm()
+            )),
+            // One that is written in an odd way was understood by the library, which verified it.
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 }
 
@@ -68,6 +128,7 @@ impl Checker {
         accepts_new_hosts: bool,
     ) -> Self {
         let Meaning { user_known_hosts, unknown_host_key, .. } = place.meaning;
+        let told = Told::default();
         Self {
             name,
             known,
@@ -79,12 +140,14 @@ impl Checker {
             writes_hashes: place.meaning.hashes_known_hosts,
             host: place.host(),
             by_hand: place.by_hand(),
-            agreed: Agreed::default(),
+            _over: told.over.clone().drop_guard(),
+            told,
+            shown: None,
         }
     }
 
-    pub(super) fn agreed(&self) -> Agreed {
-        self.agreed.clone()
+    pub(super) fn told(&self) -> Told {
+        self.told.clone()
     }
 
     fn judge(&self, shown: &PublicKeyOrCertificate) -> Result<(), Failure> {
@@ -165,6 +228,7 @@ impl client::Handler for Checker {
 
     async fn check_server_key(&mut self, shown: &PublicKeyOrCertificate) -> Result<bool, Refused> {
         self.judge(shown).map_err(|failure| Refused::Host(Box::new(failure)))?;
+        self.shown = Some(shown.public_key().algorithm());
         Ok(true)
     }
 
@@ -175,8 +239,30 @@ impl client::Handler for Checker {
         _: &mut Session,
     ) -> Result<(), Refused> {
         let Names { kex, key, cipher, .. } = names;
-        let agreed = format!("{}, {key}, {}", kex.as_ref(), cipher.as_ref());
-        *self.agreed.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(agreed);
+        // `kex_verify_host_key` in OpenSSH's kex.c: the configuration chose among types, not the host.
+        if let Some(shown) =
+            self.shown.as_ref().filter(|shown| !known_hosts::is_same_type(shown, key))
+        {
+            let why = format!("it agreed to show a key for {key} and showed one for {shown}");
+            let host = self.host.clone();
+            return Err(Refused::Host(Box::new(Failure::HostCertificate { host, why })));
+        }
+        let mut facts = self.told.facts();
+        facts.agreed = Some(format!("{}, {key}, {}", kex.as_ref(), cipher.as_ref()));
+        facts.key.get_or_insert_with(|| key.clone());
+        Ok(())
+    }
+
+    async fn disconnected(&mut self, reason: DisconnectReason<Refused>) -> Result<(), Refused> {
+        /// As much of a reason as an error shows.
+        const SHOWN: usize = 200;
+        let (is_of_host, said) = match reason {
+            DisconnectReason::ReceivedDisconnect(said) => (true, said.message),
+            DisconnectReason::Error(Refused::Ssh(error)) => (false, error.to_string()),
+            DisconnectReason::Error(Refused::Host(failure)) => (false, failure.to_string()),
+        };
+        let said = said.trim().chars().take(SHOWN).collect();
+        self.told.facts().why_over = Some(WhyOver { is_of_host, said });
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
+use zeroize::Zeroizing;
 
 /// What can be offered to a host.
 #[derive(Clone, Debug)]
@@ -30,7 +31,7 @@ pub struct Candidate {
 #[derive(Clone, Debug)]
 pub enum Source {
     /// The ssh-agent, asked for this one of what it holds.
-    Agent(AgentIdentity),
+    Agent(Box<AgentIdentity>),
     /// The private key in a file.
     File(PathBuf),
 }
@@ -73,12 +74,15 @@ impl Identities {
                 found.candidates.push(Candidate { key, certificate: Some(certificate), source });
             }
         }
-        found.from_agent(meaning, &held, &mut listed);
+        found.take_up(meaning, &held, &mut listed);
         for Listed { path, key, certificate, is_private } in listed {
             // The file holds a public half only, or a certificate whose key the agent holds.
             let agent = || held.iter().find(|identity| is_key(identity, &key)).cloned();
-            let source =
-                if is_private { Some(Source::File(path)) } else { agent().map(Source::Agent) };
+            let source = if is_private {
+                Some(Source::File(path))
+            } else {
+                agent().map(Box::new).map(Source::Agent)
+            };
             if let Some(source) = source {
                 found.candidates.push(Candidate { key, certificate, source });
             }
@@ -87,7 +91,7 @@ impl Identities {
     }
 
     /// Takes up what the agent holds: first what the configuration names, in its order.
-    fn from_agent(&mut self, meaning: &Meaning, held: &[AgentIdentity], listed: &mut Vec<Listed>) {
+    fn take_up(&mut self, meaning: &Meaning, held: &[AgentIdentity], listed: &mut Vec<Listed>) {
         let mut named = Vec::new();
         let mut others = Vec::new();
         for identity in held {
@@ -115,7 +119,7 @@ impl Identities {
             self.candidates.push(Candidate {
                 key: identity.public_key().into_owned(),
                 certificate,
-                source: Source::Agent(identity.clone()),
+                source: Source::Agent(Box::new(identity.clone())),
             });
         }
         taken.sort_unstable();
@@ -130,10 +134,10 @@ impl Identities {
         let shown = printable(&shown);
         let text = match text_of(path) {
             Ok(Some(text)) => text,
-            Ok(None) => String::new(),
+            Ok(None) => Zeroizing::default(),
             Err(why) => {
                 self.passed_over.push(format!("{shown}: {why}"));
-                String::new()
+                Zeroizing::default()
             }
         };
         let beside = public_beside(path);
@@ -171,7 +175,12 @@ impl Identities {
 
 /// Who signs for a certificate: the agent if it holds the key, or its file.
 fn source_of(key: &PublicKey, held: &[AgentIdentity], listed: &[Listed]) -> Option<Source> {
-    let agent = held.iter().find(|identity| is_key(identity, key)).cloned().map(Source::Agent);
+    let agent = held
+        .iter()
+        .find(|identity| is_key(identity, key))
+        .cloned()
+        .map(Box::new)
+        .map(Source::Agent);
     agent.or_else(|| {
         let is_same = |file: &&Listed| file.is_private && file.key.key_data() == key.key_data();
         listed.iter().find(is_same).map(|file| Source::File(file.path.clone()))
@@ -184,12 +193,12 @@ fn is_key(identity: &AgentIdentity, wanted: &PublicKey) -> bool {
 }
 
 /// A file's text; none where there is no file.
-fn text_of(path: &Path) -> Result<Option<String>, String> {
+fn text_of(path: &Path) -> Result<Option<Zeroizing<String>>, String> {
     let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
     if !metadata.is_file() || metadata.len() > LONGEST {
         return Err("not a key".to_owned());
     }
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = fs::read_to_string(path).map(Zeroizing::new).map_err(|error| error.to_string())?;
     // As `sshkey_perm_ok` in authfile.c.
     let is_ours = metadata.uid() == rustix::process::getuid().as_raw();
     if text.contains("PRIVATE KEY") && is_ours && metadata.mode() & 0o077 != 0 {
@@ -242,10 +251,10 @@ impl Candidate {
         allowed: &[String],
         rsa: Option<HashAlg>,
     ) -> Option<Option<HashAlg>> {
-        let (algorithm, hash) = match self.key.algorithm() {
-            Algorithm::Rsa { .. } => (Algorithm::Rsa { hash: rsa }, rsa),
-            other => (other, None),
-        };
+        let algorithm = self.key.algorithm();
+        let is_rsa = matches!(algorithm, Algorithm::Rsa { .. });
+        let (algorithm, hash) =
+            if is_rsa { (Algorithm::Rsa { hash: rsa }, rsa) } else { (algorithm, None) };
         let name = match &self.certificate {
             Some(_) => algorithm.to_certificate_type(),
             None => algorithm.as_str().to_owned(),

@@ -2,7 +2,7 @@
 
 use super::{
     Beyond, Limits, Place, Problem,
-    handler::Checker,
+    handler::{Checker, Told},
     identities::{self, Candidate, Identities, Source},
     signer::{Agent, NotSigned, Signer},
 };
@@ -15,7 +15,7 @@ use protocol::host_text::{HostText, printable};
 use russh::{
     MethodKind, MethodSet,
     client::{self, AuthResult, KeyboardInteractiveAuthResponse as Response},
-    keys::{HashAlg, agent::client::AgentClient},
+    keys::{HashAlg, PublicKey, agent::client::AgentClient},
 };
 use std::time::Duration;
 use tokio::time::timeout;
@@ -36,6 +36,7 @@ enum Outcome {
 struct Attempt<'a> {
     place: Place<'a>,
     handle: &'a mut Handle,
+    told: &'a Told,
     limits: Limits,
     prompts: Prompts,
     /// What the host still takes, once it has said so.
@@ -48,6 +49,10 @@ struct Attempt<'a> {
     tried: Vec<String>,
     /// Whether the host took one method and wants another.
     is_half_in: bool,
+    /// Keys that the host took, and then wanted more.
+    accepted: Vec<PublicKey>,
+    /// Whether the host has refused anything yet.
+    has_refused: bool,
     security_keys: bool,
 }
 
@@ -59,6 +64,7 @@ struct Attempt<'a> {
 pub(super) async fn log_in(
     place: Place<'_>,
     handle: &mut Handle,
+    told: &Told,
     limits: Limits,
     prompts: Prompts,
 ) -> Result<(), Problem> {
@@ -67,6 +73,7 @@ pub(super) async fn log_in(
     let mut attempt = Attempt {
         place,
         handle,
+        told,
         limits,
         prompts,
         takes,
@@ -74,6 +81,8 @@ pub(super) async fn log_in(
         locked: None,
         tried,
         is_half_in: false,
+        accepted: Vec::new(),
+        has_refused: false,
         security_keys: false,
     };
     attempt.run().await
@@ -83,7 +92,7 @@ impl Attempt<'_> {
     async fn run(&mut self) -> Result<(), Problem> {
         /// A host may want several methods in turn, but not without end.
         const ROUNDS: usize = 8;
-        let mut methods = self.place.meaning.methods.clone();
+        let methods = self.place.meaning.methods.clone();
         for _ in 0..ROUNDS {
             let mut has_more = false;
             let mut at = 0;
@@ -97,7 +106,6 @@ impl Attempt<'_> {
                     Outcome::More => {
                         has_more = true;
                         self.is_half_in = true;
-                        methods.remove(at);
                         break;
                     }
                     Outcome::Refused => at += 1,
@@ -145,10 +153,10 @@ impl Attempt<'_> {
                 let asking = self.handle.authenticate_none(self.place.meaning.user.clone());
                 let answer = timeout(self.limits.answer, asking).await;
                 let outcome = self.outcome(self.answered(answer)?);
-                match outcome {
-                    Outcome::Refused if self.is_taken(method) => self.ask(method).await,
-                    outcome => Ok(outcome),
+                if matches!(outcome, Outcome::Refused) && self.is_taken(method) {
+                    return self.ask(method).await;
                 }
+                Ok(outcome)
             }
             Method::KeyboardInteractive | Method::Password => self.ask(method).await,
         }
@@ -179,7 +187,10 @@ impl Attempt<'_> {
         self.tried.extend(found.passed_over);
         self.security_keys |= !found.security_keys.is_empty();
         let mut rsa = None;
-        for candidate in &found.candidates {
+        // A host that wants two keys takes none of them twice.
+        let accepted = self.accepted.clone();
+        let is_new = |candidate: &&Candidate| !accepted.contains(&candidate.key);
+        for candidate in found.candidates.iter().filter(is_new) {
             if self.handle.is_closed() || !self.is_taken(Method::PublicKey) {
                 break;
             }
@@ -193,9 +204,9 @@ impl Attempt<'_> {
                 self.tried.push(format!("{}: not allowed by the configuration", candidate.name()));
                 continue;
             };
-            match self.offer(candidate, hash, agent.as_mut()).await? {
-                Outcome::Refused => {}
-                outcome => return Ok(outcome),
+            let outcome = self.offer(candidate, hash, agent.as_mut()).await?;
+            if !matches!(outcome, Outcome::Refused) {
+                return Ok(outcome);
             }
         }
         Ok(Outcome::Refused)
@@ -217,7 +228,7 @@ impl Attempt<'_> {
     async fn rsa_hash(&self) -> Result<Option<HashAlg>, Problem> {
         match timeout(self.limits.answer, self.handle.best_supported_rsa_hash()).await {
             Ok(Ok(hash)) => Ok(hash.flatten()),
-            Ok(Err(error)) => Err(self.place.unreachable(&error.to_string()).into()),
+            Ok(Err(error)) => Err(self.broken(&error)),
             Err(_) => Err(self.place.timed_out("logging in", self.limits.answer).into()),
         }
     }
@@ -248,17 +259,18 @@ impl Attempt<'_> {
         match answer {
             Ok(Ok(result)) => {
                 let outcome = self.outcome(result);
-                if matches!(outcome, Outcome::Refused) {
-                    self.tried.push(candidate.name());
+                match outcome {
+                    Outcome::In => {}
+                    Outcome::More => self.accepted.push(candidate.key.clone()),
+                    Outcome::Refused => self.tried.push(candidate.name()),
                 }
                 Ok(outcome)
             }
-            Ok(Err(NotSigned::Closed)) => {
-                Err(self.place.unreachable("the connection closed").into())
-            }
+            Ok(Err(NotSigned::Closed)) => Err(self.broken(&NotSigned::Closed)),
             Ok(Err(why)) => {
                 if let (NotSigned::Passphrase, Source::File(path)) = (&why, &candidate.source) {
-                    self.locked.get_or_insert_with(|| path.display().to_string());
+                    let shown = || printable(&path.to_string_lossy()).into_owned();
+                    self.locked.get_or_insert_with(shown);
                 }
                 self.tried.push(format!("{}: {why}", candidate.name()));
                 Ok(Outcome::Refused)
@@ -284,11 +296,16 @@ impl Attempt<'_> {
             format!("{}@{}'s password: ", printable(&user), printable(&self.place.meaning.host));
         for _ in 0..self.place.meaning.password_prompts {
             let Ok(typed) = terminal::ask(&question, Echo::Off).await else { break };
+            let typed = terminal::into_string(typed);
             let trying = self.handle.authenticate_password(user.clone(), typed);
-            let answer = timeout(self.limits.answer, trying).await;
-            match self.outcome(self.answered(answer)?) {
-                Outcome::Refused if self.is_taken(Method::Password) => {}
-                outcome => return Ok(outcome),
+            let Ok(answer) = timeout(self.limits.answer, trying).await else {
+                // The library does not hear it when a host wants the password changed.
+                let step = "the answer to the password, which may have to be changed,";
+                return Err(self.place.timed_out(step, self.limits.answer).into());
+            };
+            let outcome = self.outcome(self.answered(Ok(answer))?);
+            if !matches!(outcome, Outcome::Refused) || !self.is_taken(Method::Password) {
+                return Ok(outcome);
             }
         }
         Ok(Outcome::Refused)
@@ -298,13 +315,15 @@ impl Attempt<'_> {
     async fn questions(&mut self) -> Result<Outcome, Problem> {
         /// Rounds of questions, so that a host cannot ask for ever.
         const ROUNDS: usize = 32;
+        /// Questions in one round.
+        const AT_ONCE: usize = 32;
         let user = self.place.meaning.user.clone();
         let starting = self.handle.authenticate_keyboard_interactive_start(user, None);
         let mut answer = timeout(self.limits.answer, starting).await;
         for _ in 0..ROUNDS {
             let response = match answer {
                 Ok(Ok(response)) => response,
-                Ok(Err(error)) => return Err(self.place.unreachable(&error.to_string()).into()),
+                Ok(Err(error)) => return Err(self.broken(&error)),
                 Err(_) => {
                     return Err(self.place.timed_out("logging in", self.limits.answer).into());
                 }
@@ -312,8 +331,12 @@ impl Attempt<'_> {
             let answers = match response {
                 Response::Success => return Ok(Outcome::In),
                 Response::Failure { remaining_methods, partial_success } => {
-                    self.takes = Some(remaining_methods);
-                    return Ok(if partial_success { Outcome::More } else { Outcome::Refused });
+                    let failure = AuthResult::Failure { remaining_methods, partial_success };
+                    return Ok(self.outcome(failure));
+                }
+                Response::InfoRequest { prompts, .. } if prompts.len() > AT_ONCE => {
+                    let said = format!("it asks {} questions at once", prompts.len());
+                    return Err(self.place.unreachable(&said).into());
                 }
                 Response::InfoRequest { name, instructions, prompts } => {
                     self.answers(&name, &instructions, &prompts).await
@@ -322,7 +345,9 @@ impl Attempt<'_> {
             let responding = self.handle.authenticate_keyboard_interactive_respond(answers);
             answer = timeout(self.limits.answer, responding).await;
         }
-        Ok(Outcome::Refused)
+        // The library waits for an answer to the last one and would try nothing else.
+        let said = format!("it went on asking after {ROUNDS} rounds of questions");
+        Err(self.place.unreachable(&said).into())
     }
 
     /// Asks a person. Everything that the host says is shown as text that can do nothing.
@@ -350,7 +375,8 @@ impl Attempt<'_> {
             let question = format!("{before}{who} {} ", shown(prompt));
             before.clear();
             // The host gets an empty answer where there is none, and says that it is wrong.
-            answers.push(terminal::ask(&question, echo).await.unwrap_or_default());
+            let typed = terminal::ask(&question, echo).await.unwrap_or_default();
+            answers.push(terminal::into_string(typed));
         }
         answers
     }
@@ -361,15 +387,26 @@ impl Attempt<'_> {
     ) -> Result<AuthResult, Problem> {
         match answer {
             Ok(Ok(result)) => Ok(result),
-            Ok(Err(error)) => Err(self.place.unreachable(&error.to_string()).into()),
+            Ok(Err(error)) => Err(self.broken(&error)),
             Err(_) => Err(self.place.timed_out("logging in", self.limits.answer).into()),
         }
+    }
+
+    /// The session ended during the login.
+    fn broken(&self, error: &dyn std::fmt::Display) -> Problem {
+        let said = match self.told.why_over() {
+            Some(why) => why.said,
+            None => error.to_string(),
+        };
+        self.place.unreachable(&format!("the connection closed during the login: {said}")).into()
     }
 
     fn outcome(&mut self, result: AuthResult) -> Outcome {
         match result {
             AuthResult::Success => Outcome::In,
             AuthResult::Failure { remaining_methods, partial_success } => {
+                // With no method left the session is over, or will be at once.
+                self.has_refused |= !remaining_methods.is_empty();
                 self.takes = Some(remaining_methods);
                 if partial_success { Outcome::More } else { Outcome::Refused }
             }
@@ -395,6 +432,11 @@ impl Attempt<'_> {
         if let Some(key) = &self.locked {
             return Failure::Passphrase { key: key.clone() }.into();
         }
+        let why_over = self.told.why_over();
+        let is_silent = why_over.is_none_or(|why| !why.is_of_host);
+        if self.handle.is_closed() && !self.has_refused && is_silent {
+            return self.broken(&"it said nothing");
+        }
         let host = self.place.host();
         // A key that was refused is what went wrong, also where the host would take a password.
         if let Some(wanted) = self.unasked.filter(|_| self.is_half_in || self.tried.is_empty()) {
@@ -412,10 +454,13 @@ impl Attempt<'_> {
 
     fn said(&self) -> String {
         if self.handle.is_closed() {
-            return format!(
-                "Too many authentication failures: it closed the connection after {}",
-                self.tried.join(", ")
-            );
+            let tried = self.tried.join(", ");
+            return match self.told.why_over().filter(|why| why.is_of_host) {
+                Some(why) => format!("{}; tried: {tried}", why.said),
+                None => format!(
+                    "Too many authentication failures: it closed the connection after {tried}"
+                ),
+            };
         }
         let methods: Vec<&'static str> = match &self.takes {
             Some(takes) => takes.iter().map(Into::into).collect(),

@@ -15,6 +15,7 @@ use russh::keys::{
     ssh_key::private::KeypairData,
 };
 use std::path::Path;
+use zeroize::Zeroizing;
 
 /// A connection to an ssh-agent.
 pub type Agent = AgentClient<Box<dyn AgentStream + Send + Unpin>>;
@@ -68,9 +69,10 @@ impl russh::Signer for Signer<'_> {
             }
             Source::File(path) => read(path, self.prompts).await?,
         };
-        let signed = match key.key_data() {
-            KeypairData::Rsa(rsa) => signature::Signer::try_sign(&(rsa, hash), &to_sign),
-            _ => signature::Signer::try_sign(&key, &to_sign),
+        let signed = if let KeypairData::Rsa(rsa) = key.key_data() {
+            signature::Signer::try_sign(&(rsa, hash), &to_sign)
+        } else {
+            signature::Signer::try_sign(&key, &to_sign)
         };
         let of_key = |error| NotSigned::Key(russh::keys::Error::SshKey(error));
         let mut encoded = Vec::new();
@@ -89,6 +91,7 @@ async fn read(path: &Path, prompts: Prompts) -> Result<PrivateKey, NotSigned> {
     /// As `NumberOfPasswordPrompts`, in readconf.c.
     const ATTEMPTS: u32 = 3;
     let text = std::fs::read_to_string(path)
+        .map(Zeroizing::new)
         .map_err(|error| NotSigned::Key(russh::keys::Error::IO(error)))?;
     match decode_secret_key(&text, None) {
         Err(russh::keys::Error::KeyIsEncrypted) => {}

@@ -3,7 +3,10 @@
 use crate::transport::Traffic;
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
 };
 use tokio::{
@@ -17,11 +20,18 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 pub struct Severable<S> {
     stream: S,
     severed: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Whether what has come can still be read.
+    is_read: bool,
 }
 
 impl<S> Severable<S> {
     pub(super) fn new(stream: S, token: CancellationToken) -> Self {
-        Self { stream, severed: Box::pin(token.cancelled_owned()) }
+        Self { stream, severed: Box::pin(token.cancelled_owned()), is_read: false }
+    }
+
+    /// One whose reads go on to the end that the stream has by itself.
+    pub(super) fn for_writes(stream: S, token: CancellationToken) -> Self {
+        Self { is_read: true, ..Self::new(stream, token) }
     }
 
     /// An error once it is cut off. Whoever waits is woken then.
@@ -39,7 +49,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Severable<S> {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
-        self.check(context)?;
+        if !self.is_read {
+            self.check(context)?;
+        }
         Pin::new(&mut self.stream).poll_read(context, into)
     }
 }
@@ -124,11 +136,82 @@ pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Bytes for S {}
 
-/// The same, counted and severable.
+/// What a host may send before it has let anybody in.
+///
+/// The library keeps what a host says during a login until somebody asks for it, and somebody may
+/// be looking for a password meanwhile.
+#[derive(Clone, Debug, Default)]
+pub struct Allowance {
+    is_lifted: Arc<AtomicBool>,
+}
+
+impl Allowance {
+    /// Far more than the longest banner and every question take.
+    const BYTES: u64 = 4 << 20;
+
+    /// The user is in.
+    pub(super) fn lift(&self) {
+        self.is_lifted.store(true, Ordering::Relaxed);
+    }
+
+    fn check(&self, traffic: &Traffic) -> std::io::Result<()> {
+        if self.is_lifted.load(Ordering::Relaxed) || traffic.received() <= Self::BYTES {
+            return Ok(());
+        }
+        let said = format!("it sent more than {} MiB before it let anybody in", Self::BYTES >> 20);
+        Err(std::io::Error::other(said))
+    }
+}
+
+/// A stream that ends where its host says too much before it has let anybody in.
+struct Limited<S> {
+    stream: S,
+    traffic: Arc<Traffic>,
+    allowance: Allowance,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Limited<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        self.allowance.check(&self.traffic)?;
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Limited<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// The same, counted, limited and severable.
 pub fn under(
     stream: impl Bytes + 'static,
     traffic: Arc<Traffic>,
     token: CancellationToken,
+    allowance: Allowance,
 ) -> impl Bytes + 'static {
-    Severable::new(crate::transport::timings::Counted::new(stream, traffic), token)
+    let counted = crate::transport::timings::Counted::new(stream, Arc::clone(&traffic));
+    Severable::new(Limited { stream: counted, traffic, allowance }, token)
 }
