@@ -84,7 +84,7 @@ fn rows(programs: &Programs, sshd: &Sshd, link: Option<&DelayedLink>) -> Result<
     let rows = [
         ("`ssh host true`", ssh(&named)),
         ("`ssh host true`, with the key exchange it prefers", ssh(&config)),
-        ("sysmcp, built in (`russh:`)", sysmcp("russh")),
+        ("sysmcp, its own SSH (`russh:`)", sysmcp("russh")),
         ("sysmcp, over the user's ssh (`openssh:`)", sysmcp("openssh")),
     ];
     let there = |command| match link {
@@ -137,8 +137,8 @@ fn section(
     };
     for row in rows.iter() {
         cell(&row.name, &row.negotiated, &mut row.wall_ms.clone());
-        if let Some(mut answered_ms) = row.answered_ms() {
-            cell(&format!("{}: until its answer", row.name), "", &mut answered_ms);
+        if let Some(mut connected_ms) = row.connected_ms() {
+            cell(&format!("{}: until the agent's hello", row.name), "", &mut connected_ms);
         }
     }
     let mut headings = vec!["", "key exchange, cipher", "ms, median", "ms, least", "÷ ssh"];
@@ -166,7 +166,7 @@ fn section(
 fn breakdown(rows: &[Row], round_trip_ms: f64) -> String {
     let mut cells = Vec::new();
     let mut headings = vec![String::new()];
-    let told: Vec<&Row> = rows.iter().filter(|row| row.answered_ms().is_some()).collect();
+    let told: Vec<&Row> = rows.iter().filter(|row| row.connected_ms().is_some()).collect();
     for row in &told {
         headings.push(format!("{}: ms", row.name));
         headings.push("round trips".to_owned());

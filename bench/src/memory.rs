@@ -46,7 +46,7 @@ pub fn measure() -> Result<String> {
              calls over each connection; {answers} answers came, and none was lost. Clients, servers \
              and agents share the processors."
         ),
-        &["", "built in (`russh:`)", "over the user's ssh (`openssh:`)"],
+        &["", "its own SSH (`russh:`)", "over the user's ssh (`openssh:`)"],
         &rows,
     ))
 }

@@ -27,8 +27,8 @@ pub const STAGES: [Stage; 6] = [
     Stage { name: "the end of the process", until: None },
 ];
 
-/// The part with which the answer is there.
-const ANSWERED: usize = 3;
+/// The part with which the agent is there.
+const CONNECTED: usize = 2;
 
 /// A command, and what it took each time.
 pub struct Row {
@@ -55,9 +55,9 @@ impl Row {
         stages.find(|(_, end)| ms < **end).map_or("", |(stage, _)| stage.name)
     }
 
-    /// When the answer was there, each time; `None` where nothing is said about it.
-    pub fn answered_ms(&self) -> Option<Vec<f64>> {
-        self.stages_ms.iter().map(|ends| ends.get(ANSWERED).copied()).collect()
+    /// When the agent had said who it is, each time; `None` where nothing is said about it.
+    pub fn connected_ms(&self) -> Option<Vec<f64>> {
+        self.stages_ms.iter().map(|ends| ends.get(CONNECTED).copied()).collect()
     }
 
     /// How long a part took, each time.
