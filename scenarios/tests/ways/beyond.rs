@@ -44,6 +44,13 @@ const MISSING: &[Missing] = &[
         offered: "curve25519-sha256",
         ours: "diffie-hellman-group14-sha256",
     },
+    Missing {
+        server: &[],
+        client: &["HostKeyAlgorithms sk-ssh-ed25519@openssh.com"],
+        kind: "host key",
+        offered: "ssh-ed25519",
+        ours: "sk-ssh-ed25519@openssh.com",
+    },
 ];
 
 #[test]
@@ -63,8 +70,33 @@ fn a_server_with_algorithms_of_ssh_alone_is_left_to_ssh() {
         if client.is_empty() {
             ran.assert_answered();
         } else {
-            ran.assert_failed(11).assert_said("no matching key exchange method found");
+            ran.assert_failed(11).assert_said(": no matching ");
         }
+    }
+}
+
+#[test]
+fn a_configuration_that_allows_only_algorithms_of_ssh_is_left_to_ssh() {
+    let server = server(&[]);
+    // The usual ciphers bring a code of their own, and none of the list is needed.
+    let ciphers = "Ciphers aes128-ctr";
+    for (line, kind, allowed) in [
+        (
+            "KexAlgorithms sntrup761x25519-sha512@openssh.com",
+            "key exchange",
+            "sntrup761x25519-sha512@openssh.com",
+        ),
+        ("MACs umac-64@openssh.com", "message authentication code", "umac-64@openssh.com"),
+    ] {
+        let config = config(&server, &[line, ciphers]);
+        let why = format!("your SSH configuration allows no {kind} that we have: {allowed}");
+        let insisted = call(&sysmcp(&server, "russh", &config));
+        insisted.assert_failed(11).assert_said(&why);
+        let before = clients(&server).len();
+        let ran = call(&sysmcp(&server, "ssh", &config));
+        assert_left_to_users(&ran, &why);
+        assert_eq!(makes(&clients(&server).split_off(before)), ["openssh"], "{line}");
+        ran.assert_answered();
     }
 }
 

@@ -128,6 +128,19 @@ fn what_only_ssh_can_tell_is_asked_of_it() {
 }
 
 #[test]
+fn a_configuration_that_ssh_refuses_is_refused_with_the_words_of_ssh() {
+    let server = server(&[]);
+    let config = config(&server, &["Colour red"]);
+    let words = format!("{}: line 2: Bad configuration option: colour", config.display());
+    for way in ["ssh", "russh", "openssh"] {
+        let ran = call(&sysmcp(&server, way, &config));
+        ran.assert_failed(11).assert_said(&words);
+        assert!(!ran.said.contains("Write ssh:"), "that would not help: {}", ran.said);
+    }
+    assert!(clients(&server).is_empty(), "{}", server.log());
+}
+
+#[test]
 fn a_host_is_reached_by_version_6() {
     let server = server(&["ListenAddress ::1"]);
     let known = server.file("known_v6");

@@ -73,9 +73,13 @@ fn offending_file(text: &str) -> Option<&Path> {
 }
 
 /// The last line that says something, secrets taken out, escaped. That the end of a command in the
-/// place of TCP was noticed says less than what the command wrote.
+/// place of TCP was noticed says less than what the command wrote; and that a configuration is given
+/// up, less than why.
 fn last_line(text: &str) -> HostText {
-    let says = |line: &&str| !line.trim().is_empty() && !line.contains(BEHIND_A_COMMAND);
+    const GIVES_UP: &str = ": terminating, ";
+    let says = |line: &&str| {
+        !line.trim().is_empty() && !line.contains(BEHIND_A_COMMAND) && !line.contains(GIVES_UP)
+    };
     let line = text.lines().rev().find(says).unwrap_or("ssh ended");
     let (line, _) = redact::text(line.trim().trim_end_matches('.'));
     HostText::capped(line.as_bytes(), 200)
@@ -124,6 +128,43 @@ mod tests {
             let failure = explained(stderr).unwrap().to_string();
             assert!(failure.contains(want), "{stderr}: {failure}");
         }
+    }
+
+    #[test]
+    fn the_fix_for_a_changed_key_is_for_the_name_and_the_file_that_have_it() {
+        let said = |name: &str, place: &str| {
+            format!(
+                "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\r\n\
+                 Offending ED25519 key in {place}\r\n  remove with:\r\n\
+                 Host key for {name} has changed and you have requested strict checking.\r\n\
+                 Host key verification failed.\r\n"
+            )
+        };
+        let cases = [
+            (said("[10.0.0.1]:22", "/a/b:3"), "ssh-keygen -f /a/b -R '[10.0.0.1]:22'"),
+            (said("db", "/a b/it's:12"), "ssh-keygen -f \"/a b/it's\" -R 'db'"),
+            (said("db", "/a:b/c:1"), "ssh-keygen -f /a:b/c -R 'db'"),
+            // What is not as ssh writes it is not taken over.
+            (said("db'; rm x '", "/a:1"), "ssh-keygen -f /a -R '[web]:2222'"),
+            (said("db", "a:1"), "ssh-keygen -R 'db'"),
+            (said("db", "/a:1x"), "ssh-keygen -R 'db'"),
+        ];
+        for (stderr, want) in cases {
+            let failure = explained(&stderr).unwrap().to_string();
+            assert!(failure.ends_with(want), "{stderr}: {failure}");
+        }
+    }
+
+    #[test]
+    fn a_jump_host_is_not_taken_for_the_target() {
+        let end = "kex_exchange_identification: Connection closed by remote host\r\n\
+                   Connection closed by UNKNOWN port 65535\r\n";
+        let unknown = explained(&format!("Host key verification failed.\r\n{end}")).unwrap();
+        let unknown = unknown.to_string();
+        assert!(unknown.starts_with("the host key of a host on the way to [web]:2222 is"));
+        let refused = format!("ssh: connect to host jump port 22: Connection refused\r\n{end}");
+        let refused = explained(&refused).unwrap().to_string();
+        assert!(refused.contains("kex_exchange_identification: Connection closed"), "{refused}");
     }
 
     #[test]
