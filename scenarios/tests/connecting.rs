@@ -106,12 +106,14 @@ fn a_call_that_is_withdrawn_does_not_end_the_attempt_that_another_waits_for() {
 
 #[test]
 fn the_last_withdrawal_ends_the_attempt_and_is_written_down() {
-    for way in ["russh", "openssh"] {
-        last_withdrawal(way);
+    // An ssh that is asked to end before it is connected leaves its command alone, which here ends when
+    // it has slept and finds nobody.
+    for (way, patience) in [("russh", 3 * SECOND), ("openssh", 6 * SECOND)] {
+        last_withdrawal(way, patience);
     }
 }
 
-fn last_withdrawal(way: &str) {
+fn last_withdrawal(way: &str, patience: Duration) {
     let (sshd, sysmcp) = slow_target();
     let sysmcp = sysmcp.at(&sshd.target_by(way));
     // The command in the place of TCP: it waits, and then carries.
@@ -125,7 +127,7 @@ fn last_withdrawal(way: &str) {
     }
     let started = Instant::now();
     while processes_with(&carries) > 0 {
-        assert!(started.elapsed() < 3 * SECOND, "{way}: the connection goes on");
+        assert!(started.elapsed() < patience, "{way}: the connection goes on");
         sleep(SECOND / 20);
     }
     let given_up = audit(&sysmcp, "not_connected");

@@ -17,7 +17,7 @@ mod no_ssh;
 mod timings;
 
 use scenarios::{
-    sshd::{Settings, Sshd},
+    sshd::{Settings, Sshd, user_name},
     sysmcp::Sysmcp,
     without_settings::without_settings,
 };
@@ -80,6 +80,29 @@ fn write_config(server: &Sshd, name: &str, known: &Path, lines: &[&str]) -> Path
 /// The same, with the file in which the server is known.
 fn config(server: &Sshd, lines: &[&str]) -> PathBuf {
     write_config(server, "config", &server.file("known_hosts"), lines)
+}
+
+/// A configuration with a target `last` behind a jump host `jump`, each with a file of known hosts.
+fn behind(jump: &Sshd, jump_known: &Path, last: &Sshd, last_known: &Path) -> PathBuf {
+    let host = |name: &str, server: &Sshd, known: &Path| {
+        format!(
+            "Host {name}\n  HostName 127.0.0.1\n  Port {}\n  User {}\n  IdentityFile {}\n  \
+             IdentitiesOnly yes\n  IdentityAgent none\n  UserKnownHostsFile {}\n  \
+             GlobalKnownHostsFile /dev/null\n",
+            server.port,
+            user_name(),
+            server.file("id").display(),
+            known.display()
+        )
+    };
+    let text = [
+        host("last", last, last_known),
+        "  ProxyJump jump\n".to_owned(),
+        host("jump", jump, jump_known),
+    ];
+    let path = last.file("jumping");
+    fs::write(&path, text.concat()).unwrap();
+    path
 }
 
 /// sysmcp for a server by a way, with a configuration for its SSH.

@@ -30,9 +30,8 @@ const OPTIONS: [&str; 11] = [
     "-oPermitLocalCommand=no",
     "-oControlMaster=no",
     "-oEscapeChar=none",
-    // What ssh says when it gives up at the key exchange, or when the other end closes, it says at this
-    // level (`sshlogdie` in OpenSSH's log.c), and not at `ERROR`.
-    "-oLogLevel=INFO",
+    // With `INFO` a host's banner would come between what is said on the way.
+    "-oLogLevel=ERROR",
 ];
 
 /// The arguments of `ssh`. The host comes last and behind `--`, so that no name is an option.

@@ -63,6 +63,7 @@ impl fmt::Display for Taken {
 
 /// What helps where the user insists on sysmcp's own SSH, or has no other.
 const USE_ANOTHER: &str = "Write ssh: or openssh: instead of russh:, and your own ssh is used";
+const MEND: &str = "Mend that; your own ssh would say the same";
 const INSTALL: &str = "Install an OpenSSH client, or leave that out of the configuration";
 
 /// Starts a command on a host, over the SSH that fits.
@@ -120,6 +121,7 @@ fn refuse_or(
     let remedy = match (&outside, way) {
         // Without an ssh there is no other way.
         (Outside::Line { .. }, _) => INSTALL,
+        (Outside::Refused { .. }, Way::Native) => MEND,
         (_, Way::Native) => USE_ANOTHER,
         (_, Way::Fitting | Way::Users) => return with_users(Reason::Configured(outside)),
     };

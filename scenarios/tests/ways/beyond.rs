@@ -1,6 +1,6 @@
 //! What a server wants and our own SSH does not have: the user's `ssh` is tried then.
 
-use super::{Ran, WITH_OWN, call, clients, config, makes, server, sysmcp};
+use super::{Ran, WITH_OWN, behind, call, clients, config, makes, server, sysmcp};
 
 /// Asserts that our own SSH was told first, and then why it was not the one.
 #[track_caller]
@@ -44,6 +44,13 @@ const MISSING: &[Missing] = &[
         offered: "curve25519-sha256",
         ours: "diffie-hellman-group14-sha256",
     },
+    Missing {
+        server: &[],
+        client: &["HostKeyAlgorithms sk-ssh-ed25519@openssh.com"],
+        kind: "host key",
+        offered: "ssh-ed25519",
+        ours: "sk-ssh-ed25519@openssh.com",
+    },
 ];
 
 #[test]
@@ -59,12 +66,49 @@ fn a_server_with_algorithms_of_ssh_alone_is_left_to_ssh() {
         let ran = call(&sysmcp(&server, "ssh", &config));
         assert_left_to_users(&ran, &why);
         assert_eq!(makes(&clients(&server).split_off(before)), ["own", "openssh"]);
-        // Where the two have nothing in common at all, ssh has its own words for it.
+        // Where not even ssh has anything in common with it, that is to be seen by hand.
         if client.is_empty() {
             ran.assert_answered();
         } else {
-            ran.assert_failed(11).assert_said("no matching key exchange method found");
+            let by_hand = format!("it says more by hand: ssh -F {} ", config.display());
+            ran.assert_failed(11).assert_said(&by_hand);
         }
+    }
+}
+
+#[test]
+fn a_jump_host_with_algorithms_of_ssh_alone_is_left_to_ssh() {
+    let (jump, last) = (server(&["KexAlgorithms sntrup761x25519-sha512@openssh.com"]), server(&[]));
+    let config = behind(&jump, &jump.file("known_hosts"), &last, &last.file("known_hosts"));
+    let ran = call(&sysmcp(&last, "ssh", &config).at("ssh:last"));
+    ran.assert_answered();
+    assert_left_to_users(&ran, "the host offers no key exchange that we have and may use: ");
+    assert_eq!(makes(&clients(&jump)), ["own", "openssh"]);
+    assert_eq!(makes(&clients(&last)), ["openssh"]);
+}
+
+#[test]
+fn a_configuration_that_allows_only_algorithms_of_ssh_is_left_to_ssh() {
+    let server = server(&[]);
+    // The usual ciphers bring a code of their own, and none of the list is needed.
+    let ciphers = "Ciphers aes128-ctr";
+    for (line, kind, allowed) in [
+        (
+            "KexAlgorithms sntrup761x25519-sha512@openssh.com",
+            "key exchange",
+            "sntrup761x25519-sha512@openssh.com",
+        ),
+        ("MACs umac-64@openssh.com", "message authentication code", "umac-64@openssh.com"),
+    ] {
+        let config = config(&server, &[line, ciphers]);
+        let why = format!("your SSH configuration allows no {kind} that we have: {allowed}");
+        let insisted = call(&sysmcp(&server, "russh", &config));
+        insisted.assert_failed(11).assert_said(&why);
+        let before = clients(&server).len();
+        let ran = call(&sysmcp(&server, "ssh", &config));
+        assert_left_to_users(&ran, &why);
+        assert_eq!(makes(&clients(&server).split_off(before)), ["openssh"], "{line}");
+        ran.assert_answered();
     }
 }
 

@@ -1,8 +1,8 @@
 //! What of the configuration decides.
 
 use super::{OWN, Ran, WITH_OWN, call, clients, config, makes, server, sysmcp, write_config};
-use scenarios::sshd::user_name;
-use std::fs;
+use scenarios::{not_run::not_here, sshd::user_name};
+use std::{fs, net::TcpListener};
 
 #[test]
 fn a_plain_configuration_is_left_to_our_own_ssh() {
@@ -128,7 +128,24 @@ fn what_only_ssh_can_tell_is_asked_of_it() {
 }
 
 #[test]
+fn a_configuration_that_ssh_refuses_is_refused_with_the_words_of_ssh() {
+    let server = server(&[]);
+    let config = config(&server, &["Colour red"]);
+    let words = format!("{}: line 2: Bad configuration option: colour", config.display());
+    for way in ["ssh", "russh", "openssh"] {
+        let ran = call(&sysmcp(&server, way, &config));
+        ran.assert_failed(11).assert_said(&words);
+        assert!(!ran.said.contains("Write ssh:"), "that would not help: {}", ran.said);
+    }
+    assert!(clients(&server).is_empty(), "{}", server.log());
+}
+
+#[test]
 fn a_host_is_reached_by_version_6() {
+    if TcpListener::bind(("::1", 0)).is_err() {
+        not_here("a host by its address of version 6", "an address ::1");
+        return;
+    }
     let server = server(&["ListenAddress ::1"]);
     let known = server.file("known_v6");
     let key = fs::read_to_string(server.file("host.pub")).unwrap();

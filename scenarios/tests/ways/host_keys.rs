@@ -1,7 +1,7 @@
 //! Hosts whose key is not known, or has changed: what is refused, what is recorded, and whether the
 //! command that the message gives does what it is for.
 
-use super::{Ran, call, clients, server, sysmcp, write_config};
+use super::{Ran, behind, call, clients, server, sysmcp, write_config};
 use scenarios::sshd::{Sshd, user_name};
 use std::{
     fs,
@@ -156,29 +156,6 @@ fn the_command_against_a_changed_key_is_for_the_name_and_the_file_that_have_it()
             assert_eq!(fs::read_to_string(&global).unwrap(), "", "{way} {name}");
         }
     }
-}
-
-/// The lines for a target behind a jump host, each with a file of known hosts.
-fn behind(jump: &Sshd, jump_known: &Path, last: &Sshd, last_known: &Path) -> PathBuf {
-    let host = |name: &str, server: &Sshd, known: &Path| {
-        format!(
-            "Host {name}\n  HostName 127.0.0.1\n  Port {}\n  User {}\n  IdentityFile {}\n  \
-             IdentitiesOnly yes\n  IdentityAgent none\n  UserKnownHostsFile {}\n  \
-             GlobalKnownHostsFile /dev/null\n",
-            server.port,
-            user_name(),
-            server.file("id").display(),
-            known.display()
-        )
-    };
-    let text = [
-        host("last", last, last_known),
-        "  ProxyJump jump\n".to_owned(),
-        host("jump", jump, jump_known),
-    ];
-    let path = last.file("jumping");
-    fs::write(&path, text.concat()).unwrap();
-    path
 }
 
 #[test]

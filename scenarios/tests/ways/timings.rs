@@ -1,10 +1,8 @@
 //! What `--timings` says of each way.
 
-use super::{call, config, server, sysmcp};
-use scenarios::sshd::user_name;
+use super::{behind, call, config, server, sysmcp};
 use serde_json::json;
 use std::{
-    fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     process::Stdio,
 };
@@ -111,22 +109,7 @@ fn a_server_says_at_its_end_what_its_session_took() {
 #[test]
 fn a_step_at_a_jump_host_is_timed_by_itself() {
     let (jump, last) = (server(&[]), server(&[]));
-    let config = config(&last, &[]);
-    let plain = fs::read_to_string(&config).unwrap();
-    let host = |name: &str, port: u16, more: &str| {
-        format!("Host {name}\n  HostName 127.0.0.1\n  Port {port}\n  User {}\n{more}", user_name())
-    };
-    let jump_lines = format!(
-        "  IdentityFile {}\n  UserKnownHostsFile {}\n",
-        jump.file("id").display(),
-        jump.file("known_hosts").display()
-    );
-    let text = [
-        host("last", last.port, "  ProxyJump jump\n"),
-        host("jump", jump.port, &jump_lines),
-        plain,
-    ];
-    fs::write(&config, text.concat()).unwrap();
+    let config = behind(&jump, &jump.file("known_hosts"), &last, &last.file("known_hosts"));
     let ran = call(&sysmcp(&last, "russh", &config).at("russh:last").with(&["--timings"]));
     ran.assert_answered();
     let want = [

@@ -68,6 +68,7 @@ fn last_line(bytes: &[u8]) -> String {
         !line.is_empty() && !line.windows(GIVES_UP.len()).any(|part| part == GIVES_UP)
     };
     let line = lines.find(is_reason).unwrap_or(b"nothing");
+    let line = line.strip_suffix(b".").unwrap_or(line);
     HostText::capped(line, LONGEST).as_str().to_owned()
 }
 

@@ -33,21 +33,29 @@ pub fn explain(
         return Some(Failure::HostKeyChanged { host, remedy });
     }
     if text.contains("Host key verification failed") || text.contains("host key is known for") {
-        if text.contains(BEHIND_A_COMMAND) {
+        if text.contains(BEFORE_ANY_KEY) {
             host = format!("a host on the way to {host}");
         }
         return Some(Failure::HostKeyUnknown { host, fingerprint: None, remedy: by_hand });
     }
     if text.contains("Permission denied") || text.contains("Too many authentication failures") {
         let user = target.user.clone().unwrap_or_else(|| "the configured user".to_owned());
-        return Some(Failure::LoginRefused { host, user, said: last_line(&text), by_hand });
+        let said = last_line(&text).unwrap_or_default();
+        return Some(Failure::LoginRefused { host, user, said, by_hand });
     }
-    Some(Failure::Unreachable { host, said: last_line(&text) })
+    // At our `LogLevel` it is silent where it gives up at the key exchange (`sshlogdie` in OpenSSH's
+    // log.c).
+    let said = last_line(&text).unwrap_or_else(|| {
+        let said = format!("ssh ended without a word; it says more by hand: {by_hand}");
+        HostText::capped(said.as_bytes(), 600)
+    });
+    Some(Failure::Unreachable { host, said })
 }
 
-/// What `ssh` has instead of an address where a command stands in the place of TCP, such as the `ssh`
-/// to a jump host, and has ended (`ssh_remote_ipaddr` in OpenSSH's packet.c).
-const BEHIND_A_COMMAND: &str = "by UNKNOWN port 65535";
+/// How `ssh` says that the other end closed before it said what it is (`kex_exchange_identification` in
+/// OpenSSH's kex.c). A host whose key is looked at has said it: where the check of a key failed and
+/// then this is said, the key was that of a host on the way, which an `ssh` of its own connects to.
+const BEFORE_ANY_KEY: &str = "kex_exchange_identification: ";
 
 /// The host whose key has changed, as `check_host_key` in OpenSSH's sshconnect.c names it: the
 /// configuration, or a jump host, may make it another than the target's.
@@ -72,13 +80,17 @@ fn offending_file(text: &str) -> Option<&Path> {
     })
 }
 
-/// The last line that says something, secrets taken out, escaped. That the end of a command in the
-/// place of TCP was noticed says less than what the command wrote.
-fn last_line(text: &str) -> HostText {
-    let says = |line: &&str| !line.trim().is_empty() && !line.contains(BEHIND_A_COMMAND);
-    let line = text.lines().rev().find(says).unwrap_or("ssh ended");
+/// The last line that says something, secrets taken out, escaped. That the other end closed says less
+/// than what a command in the place of TCP, such as the `ssh` to a jump host, has written before; and
+/// that a configuration is given up, less than why.
+fn last_line(text: &str) -> Option<HostText> {
+    const GIVES_UP: &str = ": terminating, ";
+    let says = |line: &&str| !line.trim().is_empty() && !line.contains(GIVES_UP);
+    let says_more = |line: &&str| !line.starts_with(BEFORE_ANY_KEY);
+    let lines = || text.lines().rev().filter(says);
+    let line = lines().find(says_more).or_else(|| lines().next())?;
     let (line, _) = redact::text(line.trim().trim_end_matches('.'));
-    HostText::capped(line.as_bytes(), 200)
+    Some(HostText::capped(line.as_bytes(), 200))
 }
 
 #[cfg(test)]
@@ -118,12 +130,53 @@ mod tests {
             ("ssh: connect to host web port 2222: Connection refused\r\n", "Connection refused"),
             ("ssh: Could not resolve hostname web: nope\r\n", "Could not resolve hostname"),
             ("kex_exchange_identification: read: Connection reset by peer\r\n", "does not answer"),
-            ("", "ssh ended"),
+            ("", "it says more by hand: ssh -p 2222 deploy@web"),
+            (
+                "/c: line 1: Bad configuration option: x\r\n\
+                 /c: terminating, 1 bad configuration options\r\n",
+                "Bad configuration option: x",
+            ),
         ];
         for (stderr, want) in cases {
             let failure = explained(stderr).unwrap().to_string();
             assert!(failure.contains(want), "{stderr}: {failure}");
         }
+    }
+
+    #[test]
+    fn the_fix_for_a_changed_key_is_for_the_name_and_the_file_that_have_it() {
+        let said = |name: &str, place: &str| {
+            format!(
+                "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\r\n\
+                 Offending ED25519 key in {place}\r\n  remove with:\r\n\
+                 Host key for {name} has changed and you have requested strict checking.\r\n\
+                 Host key verification failed.\r\n"
+            )
+        };
+        let cases = [
+            (said("[10.0.0.1]:22", "/a/b:3"), "ssh-keygen -f /a/b -R '[10.0.0.1]:22'"),
+            (said("db", "/a b/it's:12"), "ssh-keygen -f \"/a b/it's\" -R 'db'"),
+            (said("db", "/a:b/c:1"), "ssh-keygen -f /a:b/c -R 'db'"),
+            // What is not as ssh writes it is not taken over.
+            (said("db'; rm x '", "/a:1"), "ssh-keygen -f /a -R '[web]:2222'"),
+            (said("db", "a:1"), "ssh-keygen -R 'db'"),
+            (said("db", "/a:1x"), "ssh-keygen -R 'db'"),
+        ];
+        for (stderr, want) in cases {
+            let failure = explained(&stderr).unwrap().to_string();
+            assert!(failure.ends_with(want), "{stderr}: {failure}");
+        }
+    }
+
+    #[test]
+    fn a_jump_host_is_not_taken_for_the_target() {
+        let end = "kex_exchange_identification: Connection closed by remote host\r\n";
+        let unknown = explained(&format!("Host key verification failed.\r\n{end}")).unwrap();
+        let unknown = unknown.to_string();
+        assert!(unknown.starts_with("the host key of a host on the way to [web]:2222 is"));
+        let refused = format!("ssh: connect to host jump port 22: Connection refused\r\n{end}");
+        let refused = explained(&refused).unwrap().to_string();
+        assert!(refused.ends_with("connect to host jump port 22: Connection refused"), "{refused}");
     }
 
     #[test]
