@@ -45,8 +45,8 @@ impl Channel {
     ) -> Self {
         let traffic = Arc::new(Traffic::default());
         Self {
-            reader: Box::new(timings::Counted::new(reader, Arc::clone(&traffic))),
-            writer: Box::new(timings::Counted::new(writer, Arc::clone(&traffic))),
+            reader: Box::new(timings::count_reads(reader, &traffic)),
+            writer: Box::new(timings::count_writes(writer, &traffic)),
             carrier,
             traffic,
         }

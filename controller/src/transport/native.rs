@@ -59,6 +59,13 @@ pub enum Beyond {
         /// What the configuration allows, capped and escaped.
         allowed: String,
     },
+    /// A host on the way wants it.
+    OnTheWay {
+        /// Which.
+        host: String,
+        /// What.
+        wanted: Box<Beyond>,
+    },
     /// Login methods that only `ssh` has.
     Methods {
         /// Their names on the wire.
@@ -81,6 +88,7 @@ fn list(names: &[String]) -> String {
 impl fmt::Display for Beyond {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::OnTheWay { host, wanted } => write!(f, "jump host {host}: {wanted}"),
             Self::Algorithms { kind, offered, ours } => write!(
                 f,
                 "the host offers no {kind} that we have and may use: it has {offered}, and we have \

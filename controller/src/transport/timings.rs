@@ -2,15 +2,14 @@
 
 use std::{
     fmt,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll},
     time::{Duration, Instant},
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::io::{InspectReader, InspectWriter};
 
 /// A step on the way to an answering agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,55 +124,20 @@ impl fmt::Display for Traffic {
     }
 }
 
-/// A stream whose bytes are counted.
-pub(super) struct Counted<S> {
+/// A stream of which what is read is counted. Written to, it is as it was.
+pub(super) fn count_reads<S: AsyncRead>(
     stream: S,
-    traffic: Arc<Traffic>,
+    traffic: &Arc<Traffic>,
+) -> InspectReader<S, impl FnMut(&[u8]) + Send + use<S>> {
+    let traffic = Arc::clone(traffic);
+    InspectReader::new(stream, move |bytes| Traffic::add(&traffic.received, bytes.len()))
 }
 
-impl<S> Counted<S> {
-    pub(super) const fn new(stream: S, traffic: Arc<Traffic>) -> Self {
-        Self { stream, traffic }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let before = into.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(context, into);
-        Traffic::add(&self.traffic.received, into.filled().len().saturating_sub(before));
-        polled
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        if let Poll::Ready(Ok(written)) = &polled {
-            Traffic::add(&self.traffic.sent, *written);
-        }
-        polled
-    }
-
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
+/// A stream of which what is written is counted. Read from, it is as it was.
+pub(super) fn count_writes<S: AsyncWrite>(
+    stream: S,
+    traffic: &Arc<Traffic>,
+) -> InspectWriter<S, impl FnMut(&[u8]) + Send + use<S>> {
+    let traffic = Arc::clone(traffic);
+    InspectWriter::new(stream, move |bytes| Traffic::add(&traffic.sent, bytes.len()))
 }

@@ -133,7 +133,13 @@ async fn lay(
             let place_of_jump = Place { meaning: jump, ..place };
             let via = printable(&jump.host).into_owned();
             let connecting = hop(place_of_jump, Some(&via), login, timings, sever.clone());
-            let Connected { handle, mut jumps, command, told, .. } = Box::pin(connecting).await?;
+            let connected = Box::pin(connecting).await.map_err(|problem| match problem {
+                Problem::Beyond(wanted) => {
+                    Beyond::OnTheWay { host: via.clone(), wanted: Box::new(wanted) }.into()
+                }
+                Problem::Failure(failure) => Problem::Failure(failure),
+            });
+            let Connected { handle, mut jumps, command, told, .. } = connected?;
             let opening = handle.channel_open_direct_tcpip(
                 place.meaning.host.clone(),
                 place.meaning.port.into(),

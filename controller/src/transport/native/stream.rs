@@ -1,6 +1,9 @@
 //! The bytes under a connection: counted, answered at once, and cut off when we say so.
 
-use crate::transport::Traffic;
+use crate::transport::{
+    Traffic,
+    timings::{count_reads, count_writes},
+};
 use std::{
     pin::Pin,
     sync::{
@@ -212,6 +215,6 @@ pub fn under(
     token: CancellationToken,
     allowance: Allowance,
 ) -> impl Bytes + 'static {
-    let counted = crate::transport::timings::Counted::new(stream, Arc::clone(&traffic));
+    let counted = count_writes(count_reads(stream, &traffic), &traffic);
     Severable::new(Limited { stream: counted, traffic, allowance }, token)
 }
