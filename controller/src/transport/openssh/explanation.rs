@@ -155,12 +155,12 @@ mod tests {
         };
         let cases = [
             (said("[10.0.0.1]:22", "/a/b:3"), "ssh-keygen -f /a/b -R '[10.0.0.1]:22'"),
-            (said("db", "/a b/it's:12"), "ssh-keygen -f \"/a b/it's\" -R 'db'"),
-            (said("db", "/a:b/c:1"), "ssh-keygen -f /a:b/c -R 'db'"),
+            (said("db", "/a b/it's:12"), "ssh-keygen -f \"/a b/it's\" -R db"),
+            (said("db", "/a:b/c:1"), "ssh-keygen -f /a:b/c -R db"),
             // What is not as ssh writes it is not taken over.
             (said("db'; rm x '", "/a:1"), "ssh-keygen -f /a -R '[web]:2222'"),
-            (said("db", "a:1"), "ssh-keygen -R 'db'"),
-            (said("db", "/a:1x"), "ssh-keygen -R 'db'"),
+            (said("db", "a:1"), "ssh-keygen -R db"),
+            (said("db", "/a:1x"), "ssh-keygen -R db"),
         ];
         for (stderr, want) in cases {
             let failure = explained(&stderr).unwrap().to_string();
