@@ -65,7 +65,10 @@ impl Host {
             }
             Drops => Err(russh::Error::Disconnect),
             InPart => Ok(refusal(true)),
-            Hangs => std::future::pending().await,
+            Hangs => {
+                tokio::time::sleep(2 * ANSWER).await;
+                Err(russh::Error::Disconnect)
+            }
             Opens | Errors | Ends | Code255 => Ok(Auth::Accept),
             Rounds | Questions => Ok(refusal(false)),
         }
