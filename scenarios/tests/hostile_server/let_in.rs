@@ -41,6 +41,8 @@ enum Evil {
     Ends,
     /// Lets a command end with 255.
     Code255,
+    /// Leads on to another host, takes next to nothing for it, and goes.
+    Narrow,
 }
 
 use Evil::*;
@@ -69,7 +71,7 @@ impl Host {
                 tokio::time::sleep(2 * ANSWER).await;
                 Err(russh::Error::Disconnect)
             }
-            Opens | Errors | Ends | Code255 => Ok(Auth::Accept),
+            Opens | Errors | Ends | Code255 | Narrow => Ok(Auth::Accept),
             Rounds | Questions => Ok(refusal(false)),
         }
     }
@@ -132,6 +134,35 @@ impl server::Handler for Host {
     ) -> Result<(), russh::Error> {
         reply.accept().await;
         Ok(())
+    }
+
+    async fn channel_open_direct_tcpip(
+        &mut self,
+        channel: russh::Channel<Msg>,
+        _: &str,
+        _: u32,
+        _: &str,
+        _: u32,
+        reply: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), russh::Error> {
+        reply.accept().await;
+        tokio::spawn(async move { channel.data_bytes("SSH-2.0-Evil\r\n").await });
+        Ok(())
+    }
+
+    async fn data(
+        &mut self,
+        _: ChannelId,
+        bytes: &[u8],
+        _: &mut Session,
+    ) -> Result<(), russh::Error> {
+        if bytes.starts_with(b"SSH-") {
+            return Ok(());
+        }
+        // No room is made while this waits.
+        tokio::time::sleep(SECOND / 2).await;
+        Err(russh::Error::Disconnect)
     }
 
     async fn exec_request(
@@ -216,6 +247,7 @@ async fn place(evil: Evil) -> Place {
     make_key(&client.folder.path().join("id"));
     let config = Arc::new(server::Config {
         keys: vec![key],
+        window_size: if evil == Narrow { 100 } else { 2 << 20 },
         auth_rejection_time: SECOND / 100,
         auth_rejection_time_initial: Some(SECOND / 100),
         ..server::Config::default()
@@ -321,4 +353,22 @@ async fn a_connection_that_is_lost_under_a_command_is_told_from_a_command_that_f
     host.abort();
     let _ = host.await;
     before.assert_nothing_left("255", 64 << 20).await;
+}
+
+#[tokio::test]
+async fn what_waits_for_a_host_on_the_way_ends_with_it() {
+    let before = Before::now().await;
+    let Place { client, port, host, .. } = place(Narrow).await;
+    let config = std::fs::read_to_string(client.config()).unwrap();
+    let behind = format!("Host behind\n  ProxyJump me@127.0.0.1:{port}\n");
+    std::fs::write(client.config(), format!("{config}{behind}")).unwrap();
+    let started = Instant::now();
+    // The names of what we can do do not go through.
+    let result = open("russh:me@behind", &client.config(), Prompts::Forbidden, "true").await;
+    let said = sentence("narrow", result);
+    assert!(said.contains("behind does not answer: the key exchange failed"), "{said}");
+    assert!(started.elapsed() < ANSWER, "{:?}", started.elapsed());
+    host.abort();
+    let _ = host.await;
+    before.assert_nothing_left("narrow", 64 << 20).await;
 }
