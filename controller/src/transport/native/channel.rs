@@ -83,6 +83,10 @@ fn wait(token: &CancellationToken) -> Pin<Box<WaitForCancellationFutureOwned>> {
     Box::pin(token.clone().cancelled_owned())
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "it is the library's, has no end, and most of it is for servers"
+)]
 /// Carries what the command writes, until the channel is over. Nothing else reads the channel, and
 /// one that is not read stops the whole connection: it is read also when nobody wants it any more.
 async fn pump<K>(

@@ -31,9 +31,13 @@ pub struct Candidate {
 #[derive(Clone, Debug)]
 pub enum Source {
     /// The ssh-agent, asked for this one of what it holds.
-    Agent(AgentIdentity),
+    Agent(Box<AgentIdentity>),
     /// The private key in a file.
     File(PathBuf),
+}
+
+fn of_agent(identity: AgentIdentity) -> Source {
+    Source::Agent(Box::new(identity))
 }
 
 /// What can be offered, and what could not.
@@ -74,12 +78,11 @@ impl Identities {
                 found.candidates.push(Candidate { key, certificate: Some(certificate), source });
             }
         }
-        found.from_agent(meaning, &held, &mut listed);
+        found.add_held(meaning, &held, &mut listed);
         for Listed { path, key, certificate, is_private } in listed {
             // The file holds a public half only, or a certificate whose key the agent holds.
             let agent = || held.iter().find(|identity| is_key(identity, &key)).cloned();
-            let source =
-                if is_private { Some(Source::File(path)) } else { agent().map(Source::Agent) };
+            let source = if is_private { Some(Source::File(path)) } else { agent().map(of_agent) };
             if let Some(source) = source {
                 found.candidates.push(Candidate { key, certificate, source });
             }
@@ -88,7 +91,7 @@ impl Identities {
     }
 
     /// Takes up what the agent holds: first what the configuration names, in its order.
-    fn from_agent(&mut self, meaning: &Meaning, held: &[AgentIdentity], listed: &mut Vec<Listed>) {
+    fn add_held(&mut self, meaning: &Meaning, held: &[AgentIdentity], listed: &mut Vec<Listed>) {
         let mut named = Vec::new();
         let mut others = Vec::new();
         for identity in held {
@@ -116,7 +119,7 @@ impl Identities {
             self.candidates.push(Candidate {
                 key: identity.public_key().into_owned(),
                 certificate,
-                source: Source::Agent(identity.clone()),
+                source: of_agent(identity.clone()),
             });
         }
         taken.sort_unstable();
@@ -172,7 +175,7 @@ impl Identities {
 
 /// Who signs for a certificate: the agent if it holds the key, or its file.
 fn source_of(key: &PublicKey, held: &[AgentIdentity], listed: &[Listed]) -> Option<Source> {
-    let agent = held.iter().find(|identity| is_key(identity, key)).cloned().map(Source::Agent);
+    let agent = held.iter().find(|identity| is_key(identity, key)).cloned().map(of_agent);
     agent.or_else(|| {
         let is_same = |file: &&Listed| file.is_private && file.key.key_data() == key.key_data();
         listed.iter().find(is_same).map(|file| Source::File(file.path.clone()))
@@ -243,9 +246,11 @@ impl Candidate {
         allowed: &[String],
         rsa: Option<HashAlg>,
     ) -> Option<Option<HashAlg>> {
-        let (algorithm, hash) = match self.key.algorithm() {
-            Algorithm::Rsa { .. } => (Algorithm::Rsa { hash: rsa }, rsa),
-            other => (other, None),
+        let algorithm = self.key.algorithm();
+        let (algorithm, hash) = if matches!(algorithm, Algorithm::Rsa { .. }) {
+            (Algorithm::Rsa { hash: rsa }, rsa)
+        } else {
+            (algorithm, None)
         };
         let name = match &self.certificate {
             Some(_) => algorithm.to_certificate_type(),

@@ -29,6 +29,7 @@ use tokio::time::timeout;
 type Handle = client::Handle<Checker>;
 
 /// How one method ended.
+#[derive(Clone, Copy)]
 enum Outcome {
     /// The user is in.
     In,
@@ -144,7 +145,7 @@ impl Attempt<'_> {
                 let outcome = self.outcome(self.answered(answer)?);
                 match outcome {
                     Outcome::Refused if self.is_taken(method) => self.ask(method).await,
-                    outcome => Ok(outcome),
+                    Outcome::In | Outcome::More | Outcome::Refused => Ok(outcome),
                 }
             }
             Method::KeyboardInteractive | Method::Password => self.ask(method).await,
@@ -195,7 +196,7 @@ impl Attempt<'_> {
             };
             match self.offer(candidate, hash, agent.as_mut()).await? {
                 Outcome::Refused => {}
-                outcome => return Ok(outcome),
+                outcome @ (Outcome::In | Outcome::More) => return Ok(outcome),
             }
         }
         Ok(Outcome::Refused)
@@ -285,7 +286,7 @@ impl Attempt<'_> {
             };
             match self.outcome(self.answered(Ok(answer))?) {
                 Outcome::Refused if self.is_taken(Method::Password) => {}
-                outcome => return Ok(outcome),
+                outcome @ (Outcome::In | Outcome::More | Outcome::Refused) => return Ok(outcome),
             }
         }
         Ok(Outcome::Refused)

@@ -90,9 +90,10 @@ impl Signer<'_> {
             }
             Source::File(path) => read(path, self.prompts).await?,
         };
-        let signed = match key.key_data() {
-            KeypairData::Rsa(rsa) => signature::Signer::try_sign(&(rsa, hash), &to_sign),
-            _ => signature::Signer::try_sign(&key, &to_sign),
+        let signed = if let KeypairData::Rsa(rsa) = key.key_data() {
+            signature::Signer::try_sign(&(rsa, hash), &to_sign)
+        } else {
+            signature::Signer::try_sign(&key, &to_sign)
         };
         let of_key = |error| NotSigned::Key(russh::keys::Error::SshKey(error));
         let mut encoded = Vec::new();
