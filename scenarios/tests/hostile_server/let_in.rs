@@ -122,7 +122,9 @@ impl server::Handler for Host {
                 instructions: ESCAPES.into(),
                 prompts: Cow::Owned(vec![("?".into(), false); questions]),
             }),
-            _ => self.first().await,
+            Disconnects | Drops | InPart | Hangs | Opens | Errors | Ends | Code255 | Narrow => {
+                self.first().await
+            }
         }
     }
 
@@ -191,7 +193,7 @@ impl server::Handler for Host {
                     let _ = handle.disconnect(Disconnect::ByApplication, said, "en".into()).await;
                     return;
                 }
-                _ => {
+                Rounds | Questions | Disconnects | Drops | InPart | Hangs | Code255 | Narrow => {
                     let _ = handle.exit_status_request(id, 255).await;
                 }
             }
