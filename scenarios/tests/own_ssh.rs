@@ -224,3 +224,27 @@ async fn what_a_command_says_and_how_it_ends_comes_through() {
     let under = ended.under.unwrap();
     assert!(under.sent() > 1_000 && under.received() > 1_000, "{under}");
 }
+
+#[tokio::test]
+async fn a_host_that_wants_two_keys_gets_two() {
+    let settings = Settings {
+        server: vec!["AuthenticationMethods publickey,publickey".to_owned()],
+        ..Settings::default()
+    };
+    let sshd = Sshd::start(&settings).unwrap();
+    let mut keygen = std::process::Command::new("ssh-keygen");
+    keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(sshd.file("second"));
+    assert!(keygen.stdin(std::process::Stdio::null()).status().unwrap().success());
+    let keys = ["authorized_keys", "second.pub"]
+        .map(|name| std::fs::read_to_string(sshd.file(name)).unwrap());
+    std::fs::write(sshd.file("authorized_keys"), keys.concat()).unwrap();
+    let target = sshd.target_by("russh");
+    let one = open(&target, &sshd.client_config(), "true").await;
+    let Err(NotOpened::Login(Failure::LoginRefused { .. })) = one else {
+        panic!("one key was enough")
+    };
+    let second = format!("IdentityFile {}", sshd.file("second").display());
+    sshd.write_client_config(&[second]).unwrap();
+    let channel = open(&target, &sshd.client_config(), "exit 3").await.unwrap();
+    assert_eq!(channel.carrier.unwrap().end(5 * SECOND).await.code, Some(3));
+}

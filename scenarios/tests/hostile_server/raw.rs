@@ -136,20 +136,33 @@ async fn wait(stream: &mut TcpStream) {
     while stream.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
 }
 
+/// A host that chooses a group for Diffie and Hellman (RFC 4419).
+fn with_group(prime: &[u8], generator: &[u8]) -> Vec<u8> {
+    let names = names("diffie-hellman-group-exchange-sha256", "ssh-ed25519");
+    let group = [&[KEX_GROUP][..], &string(prime), &string(generator)].concat();
+    [packet(&names), packet(&group)].concat()
+}
+
 impl Evil {
+    /// Whether it begins as any host does.
+    const fn has_version(self) -> bool {
+        !matches!(
+            self,
+            Closes
+                | LineWithoutEnd
+                | LinesWithoutEnd
+                | EscapesBeforeVersion
+                | SlowVersion
+                | EscapesInVersion
+        )
+    }
+
     async fn act(self, mut stream: TcpStream) {
-        let group = "diffie-hellman-group-exchange-sha256";
         let version = format!("{VERSION}\r\n");
         let mut say = Vec::new();
-        match self {
-            Closes | LineWithoutEnd | LinesWithoutEnd | EscapesBeforeVersion | SlowVersion
-            | EscapesInVersion => {}
-            _ => stream.write_all(version.as_bytes()).await.unwrap(),
+        if self.has_version() {
+            stream.write_all(version.as_bytes()).await.unwrap();
         }
-        let with_group = |prime: &[u8], generator: &[u8]| {
-            let group_of = [&[KEX_GROUP][..], &string(prime)[..], &string(generator)[..]].concat();
-            [packet(&names(group, "ssh-ed25519")), packet(&group_of)].concat()
-        };
         match self {
             Closes => return,
             LineWithoutEnd => return send_for_ever(&mut stream, &[b'x'; 4096]).await,

@@ -87,7 +87,7 @@ fn wait(token: &CancellationToken) -> Pin<Box<WaitForCancellationFutureOwned>> {
 /// one that is not read stops the whole connection: it is read also when nobody wants it any more.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "the library's list of messages grows, and no other says anything of the command"
+    reason = "it is the library's, has no end, and most of it is for servers"
 )]
 async fn pump<K>(
     mut from_command: ChannelReadHalf,

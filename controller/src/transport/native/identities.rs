@@ -36,6 +36,10 @@ pub enum Source {
     File(PathBuf),
 }
 
+fn of_agent(identity: AgentIdentity) -> Source {
+    Source::Agent(Box::new(identity))
+}
+
 /// What can be offered, and what could not.
 #[derive(Debug, Default)]
 pub struct Identities {
@@ -74,15 +78,11 @@ impl Identities {
                 found.candidates.push(Candidate { key, certificate: Some(certificate), source });
             }
         }
-        found.take_up(meaning, &held, &mut listed);
+        found.add_held(meaning, &held, &mut listed);
         for Listed { path, key, certificate, is_private } in listed {
             // The file holds a public half only, or a certificate whose key the agent holds.
             let agent = || held.iter().find(|identity| is_key(identity, &key)).cloned();
-            let source = if is_private {
-                Some(Source::File(path))
-            } else {
-                agent().map(Box::new).map(Source::Agent)
-            };
+            let source = if is_private { Some(Source::File(path)) } else { agent().map(of_agent) };
             if let Some(source) = source {
                 found.candidates.push(Candidate { key, certificate, source });
             }
@@ -91,7 +91,7 @@ impl Identities {
     }
 
     /// Takes up what the agent holds: first what the configuration names, in its order.
-    fn take_up(&mut self, meaning: &Meaning, held: &[AgentIdentity], listed: &mut Vec<Listed>) {
+    fn add_held(&mut self, meaning: &Meaning, held: &[AgentIdentity], listed: &mut Vec<Listed>) {
         let mut named = Vec::new();
         let mut others = Vec::new();
         for identity in held {
@@ -119,7 +119,7 @@ impl Identities {
             self.candidates.push(Candidate {
                 key: identity.public_key().into_owned(),
                 certificate,
-                source: Source::Agent(Box::new(identity.clone())),
+                source: of_agent(identity.clone()),
             });
         }
         taken.sort_unstable();
@@ -175,12 +175,7 @@ impl Identities {
 
 /// Who signs for a certificate: the agent if it holds the key, or its file.
 fn source_of(key: &PublicKey, held: &[AgentIdentity], listed: &[Listed]) -> Option<Source> {
-    let agent = held
-        .iter()
-        .find(|identity| is_key(identity, key))
-        .cloned()
-        .map(Box::new)
-        .map(Source::Agent);
+    let agent = held.iter().find(|identity| is_key(identity, key)).cloned().map(of_agent);
     agent.or_else(|| {
         let is_same = |file: &&Listed| file.is_private && file.key.key_data() == key.key_data();
         listed.iter().find(is_same).map(|file| Source::File(file.path.clone()))
@@ -252,9 +247,11 @@ impl Candidate {
         rsa: Option<HashAlg>,
     ) -> Option<Option<HashAlg>> {
         let algorithm = self.key.algorithm();
-        let is_rsa = matches!(algorithm, Algorithm::Rsa { .. });
-        let (algorithm, hash) =
-            if is_rsa { (Algorithm::Rsa { hash: rsa }, rsa) } else { (algorithm, None) };
+        let (algorithm, hash) = if matches!(algorithm, Algorithm::Rsa { .. }) {
+            (Algorithm::Rsa { hash: rsa }, rsa)
+        } else {
+            (algorithm, None)
+        };
         let name = match &self.certificate {
             Some(_) => algorithm.to_certificate_type(),
             None => algorithm.as_str().to_owned(),

@@ -17,12 +17,19 @@ use russh::{
     client::{self, AuthResult, KeyboardInteractiveAuthResponse as Response},
     keys::{HashAlg, PublicKey, agent::client::AgentClient},
 };
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio::time::timeout;
 
 type Handle = client::Handle<Checker>;
 
 /// How one method ended.
+#[derive(Clone, Copy)]
 enum Outcome {
     /// The user is in.
     In,
@@ -153,10 +160,10 @@ impl Attempt<'_> {
                 let asking = self.handle.authenticate_none(self.place.meaning.user.clone());
                 let answer = timeout(self.limits.answer, asking).await;
                 let outcome = self.outcome(self.answered(answer)?);
-                if matches!(outcome, Outcome::Refused) && self.is_taken(method) {
-                    return self.ask(method).await;
+                match outcome {
+                    Outcome::Refused if self.is_taken(method) => self.ask(method).await,
+                    Outcome::In | Outcome::More | Outcome::Refused => Ok(outcome),
                 }
-                Ok(outcome)
             }
             Method::KeyboardInteractive | Method::Password => self.ask(method).await,
         }
@@ -204,9 +211,9 @@ impl Attempt<'_> {
                 self.tried.push(format!("{}: not allowed by the configuration", candidate.name()));
                 continue;
             };
-            let outcome = self.offer(candidate, hash, agent.as_mut()).await?;
-            if !matches!(outcome, Outcome::Refused) {
-                return Ok(outcome);
+            match self.offer(candidate, hash, agent.as_mut()).await? {
+                Outcome::Refused => {}
+                outcome @ (Outcome::In | Outcome::More) => return Ok(outcome),
             }
         }
         Ok(Outcome::Refused)
@@ -240,20 +247,22 @@ impl Attempt<'_> {
         agent: Option<&mut Agent>,
     ) -> Result<Outcome, Problem> {
         let user = self.place.meaning.user.clone();
-        let patience = self.patience(candidate);
-        let mut signer = Signer { candidate, agent, prompts: self.prompts };
+        let limit = self.limits.answer;
+        let is_signing = Arc::new(AtomicBool::new(false));
+        let busy = Arc::clone(&is_signing);
+        let mut signer = Signer { candidate, agent, prompts: self.prompts, is_signing: busy };
         let answer = match &candidate.certificate {
             Some(certificate) => {
                 let certificate = certificate.clone();
                 let offering =
                     self.handle.authenticate_certificate_with(user, certificate, hash, &mut signer);
-                timeout(patience, offering).await
+                within(limit, &is_signing, offering).await
             }
             None => {
                 let key = candidate.key.clone();
                 let offering =
                     self.handle.authenticate_publickey_with(user, key, hash, &mut signer);
-                timeout(patience, offering).await
+                within(limit, &is_signing, offering).await
             }
         };
         match answer {
@@ -275,18 +284,7 @@ impl Attempt<'_> {
                 self.tried.push(format!("{}: {why}", candidate.name()));
                 Ok(Outcome::Refused)
             }
-            Err(_) => Err(self.place.timed_out("logging in", patience).into()),
-        }
-    }
-
-    /// How long an offer may take. Somebody may have to find a passphrase, or to touch a key; the
-    /// whole connection has a limit too.
-    fn patience(&self, candidate: &Candidate) -> Duration {
-        const FOR_A_PERSON: Duration = Duration::from_secs(600);
-        match candidate.source {
-            Source::Agent(_) => FOR_A_PERSON,
-            Source::File(_) if self.prompts == Prompts::Allowed => FOR_A_PERSON,
-            Source::File(_) => self.limits.answer,
+            Err(_) => Err(self.place.timed_out("logging in", limit).into()),
         }
     }
 
@@ -303,9 +301,9 @@ impl Attempt<'_> {
                 let step = "the answer to the password, which may have to be changed,";
                 return Err(self.place.timed_out(step, self.limits.answer).into());
             };
-            let outcome = self.outcome(self.answered(Ok(answer))?);
-            if !matches!(outcome, Outcome::Refused) || !self.is_taken(Method::Password) {
-                return Ok(outcome);
+            match self.outcome(self.answered(Ok(answer))?) {
+                Outcome::Refused if self.is_taken(Method::Password) => {}
+                outcome @ (Outcome::In | Outcome::More | Outcome::Refused) => return Ok(outcome),
             }
         }
         Ok(Outcome::Refused)
@@ -470,5 +468,21 @@ impl Attempt<'_> {
         let asks =
             if self.unasked.is_some() { "; it would ask, with a terminal to ask at" } else { "" };
         format!("Permission denied ({}); tried: {tried}{asks}", methods.join(","))
+    }
+}
+
+/// Waits for a host's answer to an offer. It does not count while it is signed: somebody may have to
+/// find a passphrase, or to touch a key, and the whole connection has a limit too.
+async fn within<T>(
+    limit: Duration,
+    is_signing: &AtomicBool,
+    offering: impl Future<Output = T>,
+) -> Result<T, tokio::time::error::Elapsed> {
+    let mut offering = std::pin::pin!(offering);
+    loop {
+        match timeout(limit, &mut offering).await {
+            Err(_) if is_signing.load(Ordering::Relaxed) => {}
+            answer => return answer,
+        }
     }
 }

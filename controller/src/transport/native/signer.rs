@@ -14,7 +14,13 @@ use russh::keys::{
     ssh_encoding::Encode as _,
     ssh_key::private::KeypairData,
 };
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 use zeroize::Zeroizing;
 
 /// A connection to an ssh-agent.
@@ -51,6 +57,8 @@ pub struct Signer<'s> {
     pub candidate: &'s Candidate,
     pub agent: Option<&'s mut Agent>,
     pub prompts: Prompts,
+    /// Whether it is at it, which may take a person.
+    pub is_signing: Arc<AtomicBool>,
 }
 
 impl russh::Signer for Signer<'_> {
@@ -59,6 +67,19 @@ impl russh::Signer for Signer<'_> {
     async fn auth_sign(
         &mut self,
         _: &AgentIdentity,
+        hash: Option<HashAlg>,
+        to_sign: Vec<u8>,
+    ) -> Result<Vec<u8>, NotSigned> {
+        self.is_signing.store(true, Ordering::Relaxed);
+        let signed = self.sign(hash, to_sign).await;
+        self.is_signing.store(false, Ordering::Relaxed);
+        signed
+    }
+}
+
+impl Signer<'_> {
+    async fn sign(
+        &mut self,
         hash: Option<HashAlg>,
         mut to_sign: Vec<u8>,
     ) -> Result<Vec<u8>, NotSigned> {

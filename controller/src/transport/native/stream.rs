@@ -25,11 +25,13 @@ pub struct Severable<S> {
     severed: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Whether what has come can still be read.
     is_read: bool,
+    /// How much may come before the user is in, and how much has.
+    allowance: Option<(Allowance, Arc<Traffic>)>,
 }
 
 impl<S> Severable<S> {
     pub(super) fn new(stream: S, token: CancellationToken) -> Self {
-        Self { stream, severed: Box::pin(token.cancelled_owned()), is_read: false }
+        Self { stream, severed: Box::pin(token.cancelled_owned()), is_read: false, allowance: None }
     }
 
     /// One whose reads go on to the end that the stream has by itself.
@@ -54,6 +56,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Severable<S> {
     ) -> Poll<std::io::Result<()>> {
         if !self.is_read {
             self.check(context)?;
+        }
+        if let Some((allowance, traffic)) = &self.allowance {
+            allowance.check(traffic)?;
         }
         Pin::new(&mut self.stream).poll_read(context, into)
     }
@@ -91,7 +96,9 @@ pub struct Prompt(pub TcpStream);
 
 impl Prompt {
     fn acknowledge(&self) {
-        // The option does not stay set. Where it cannot be set, the connection is slower.
+        // The option does not stay set, and only Linux has it. Where it cannot be set, the connection
+        // is slower.
+        #[cfg(target_os = "linux")]
         let _ = rustix::net::sockopt::set_tcp_quickack(&self.0, true);
     }
 }
@@ -166,48 +173,6 @@ impl Allowance {
     }
 }
 
-/// A stream that ends where its host says too much before it has let anybody in.
-struct Limited<S> {
-    stream: S,
-    traffic: Arc<Traffic>,
-    allowance: Allowance,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Limited<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        self.allowance.check(&self.traffic)?;
-        Pin::new(&mut self.stream).poll_read(context, into)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Limited<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
 /// The same, counted, limited and severable.
 pub fn under(
     stream: impl Bytes + 'static,
@@ -216,5 +181,5 @@ pub fn under(
     allowance: Allowance,
 ) -> impl Bytes + 'static {
     let counted = count_writes(count_reads(stream, &traffic), &traffic);
-    Severable::new(Limited { stream: counted, traffic, allowance }, token)
+    Severable { allowance: Some((allowance, traffic)), ..Severable::new(counted, token) }
 }
