@@ -82,7 +82,7 @@ impl Beyond {
 
 /// Names as a reader is shown them.
 fn list(names: &[String]) -> String {
-    HostText::capped(names.join(",").as_bytes(), 300).to_string()
+    HostText::capped(names.join(",").as_bytes(), 250).to_string()
 }
 
 impl fmt::Display for Beyond {

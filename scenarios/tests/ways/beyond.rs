@@ -82,7 +82,8 @@ fn a_jump_host_with_algorithms_of_ssh_alone_is_left_to_ssh() {
     let config = behind(&jump, &jump.file("known_hosts"), &last, &last.file("known_hosts"));
     let ran = call(&sysmcp(&last, "ssh", &config).at("ssh:last"));
     ran.assert_answered();
-    assert_left_to_users(&ran, "the host offers no key exchange that we have and may use: ");
+    let why = "jump host 127.0.0.1: the host offers no key exchange that we have and may use: ";
+    assert_left_to_users(&ran, why);
     assert_eq!(makes(&clients(&jump)), ["own", "openssh"]);
     assert_eq!(makes(&clients(&last)), ["openssh"]);
 }
