@@ -4,6 +4,7 @@ use super::{Server, USER};
 use anyhow::{Context as _, Result, ensure};
 use std::{
     fs,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -100,7 +101,8 @@ impl Agent {
             .context("could not run ssh-agent; install openssh-client")?;
         let agent = Self { process, socket };
         let started = Instant::now();
-        while !agent.socket.exists() {
+        // The socket is there before anybody listens.
+        while UnixStream::connect(&agent.socket).is_err() {
             ensure!(started.elapsed() < Duration::from_secs(10), "ssh-agent did not come up");
             std::thread::sleep(Duration::from_millis(10));
         }
