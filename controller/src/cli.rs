@@ -33,9 +33,10 @@ pub struct Cli {
 #[command(next_help_heading = "For every command")]
 pub struct Common {
     /// Machine to look at: local, ssh:user@host:port, or snapshot:folder; russh: is ssh: with
-    /// sysmcp's own SSH whatever is configured, openssh: with your ssh [default: local]
+    /// sysmcp's own SSH whatever is configured, openssh: with your ssh. Give it once for each of
+    /// several machines [default: local]
     #[arg(long, global = true, value_name = "TARGET")]
-    pub target: Option<String>,
+    pub target: Option<Vec<String>>,
     /// Configuration file [default: ~/.config/sysmcp/config.toml]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -58,7 +59,7 @@ pub struct Common {
     /// Seconds of silence after which agent and controller give each other up [default: 30]
     #[arg(long, global = true, value_name = "SECONDS")]
     pub silence_limit: Option<u64>,
-    /// Calls that may run at the same time [default: 4]
+    /// Calls that may run at the same time on one machine [default: 4]
     #[arg(long, global = true, value_name = "COUNT")]
     pub max_calls: Option<usize>,
     /// Configuration for ssh, instead of your own: as `ssh -F`
