@@ -178,7 +178,11 @@ An AI agent's client starts it. Most clients are told so like this:
   {\"mcpServers\": {\"web-1\": {
     \"command\": \"sysmcp\", \"args\": [\"--target\", \"ssh:deploy@web-1\", \"serve\"]}}}
 
-It answers the client at once and connects at the first call. ssh can ask nobody then: log in once
+With several targets, each --target of its own, every tool has one more parameter: `target`, which
+has to be said. Each has a session and a limit of calls of its own: one that is slow or dead delays
+no other.
+
+It answers the client at once and connects to a target at its first call. ssh can ask nobody then: log in once
 by hand, so that the host key is known, and have the key in an agent (ssh-add) if it wants a
 passphrase.";
 
@@ -188,6 +192,11 @@ Examples:
   sysmcp --target ssh:deploy@web-1 call process_list --params '{\"sort\":\"write\",\"limit\":5}'
   sysmcp --target ssh:deploy@web-1 call process_list --params '{\"group_by\":\"container\"}'
   sysmcp --target ssh:deploy@web-1 call process_inspect --params '{\"pid\":4711}' --json
+  sysmcp --target ssh:deploy@web-1 --target ssh:deploy@web-2 call host_snapshot
+
+Several targets are asked at the same time, or the one that a parameter `target` names. Each answer
+is printed under the name of its target as soon as it is there, with --json as one line; nobody is
+asked for a passphrase. The exit code is the highest of any.
 
 Each call connects, asks, and leaves nothing behind. Ctrl-C stops it on the target too.";
 
