@@ -4,8 +4,8 @@ use crate::{
     config::{self, Settings},
     exit,
 };
-use clap::{Args, Parser, Subcommand};
-use std::path::PathBuf;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, error::ErrorKind};
+use std::{ffi::OsString, path::PathBuf};
 
 /// Finds out why a Linux service is slow.
 #[derive(Debug, Parser)]
@@ -154,6 +154,30 @@ pub enum AuditCommand {
     },
 }
 
+impl Cli {
+    /// Reads a command line, the program's name first.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, or the help that was asked for.
+    pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let words: Vec<OsString> = words.into_iter().collect();
+        let cli = Self::try_parse_from(&words)?;
+        // The parser passes over what stands before the command where there is some behind it too.
+        let words = words.iter().map(|word| word.to_string_lossy());
+        let named = words
+            .take_while(|word| word != "--")
+            .filter(|word| word == "--target" || word.starts_with("--target="))
+            .count();
+        if named > cli.common.target.as_ref().map_or(0, Vec::len) {
+            let error = "some targets stand before the command and some behind it; name all of \
+                         them before it";
+            return Err(Self::command().error(ErrorKind::ArgumentConflict, error));
+        }
+        Ok(cli)
+    }
+}
+
 impl Common {
     /// The settings that the flags say.
     pub fn settings(&self) -> Settings {
@@ -242,7 +266,24 @@ fn after_help() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
+
+    #[test]
+    fn no_target_is_passed_over() {
+        let read = |line: &str| Cli::read(line.split(' ').map(OsString::from));
+        let targets = |line: &str| read(line).map(|cli| cli.common.target.unwrap_or_default());
+        let both = ["local", "ssh:a"];
+        for line in [
+            "sysmcp --target local --target ssh:a serve",
+            "sysmcp --target local --target=ssh:a serve",
+            "sysmcp serve --target local --target ssh:a",
+        ] {
+            assert_eq!(targets(line).unwrap(), both, "{line}");
+        }
+        assert!(targets("sysmcp serve").unwrap().is_empty());
+        assert_eq!(targets("sysmcp --target local call -- --target").unwrap(), ["local"]);
+        let error = read("sysmcp --target local serve --target ssh:a").unwrap_err().to_string();
+        assert!(error.contains("name all of them before it"), "{error}");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {
