@@ -63,3 +63,50 @@ pub(super) fn elsewhere<'p>(
     }
     places.iter().find(|place| place.remembers(id))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        agents::Agents,
+        transport::{Login, Prompts},
+    };
+    use std::time::Duration;
+
+    #[test]
+    fn a_result_is_known_to_be_at_another_place_only_if_it_was_stored_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let audit = Arc::new(Audit::open(&folder.path().join("log")).unwrap());
+        let settings = Arc::new(Settings {
+            agents: Agents::Embedded,
+            patience: Duration::from_secs(1),
+            silence_limit: Duration::from_secs(3),
+            login: Login {
+                prompts: Prompts::Forbidden,
+                ssh_config: None,
+                accepts_new_hosts: false,
+                answer_limit: Login::ANSWER_LIMIT,
+            },
+        });
+        let places = ["ssh:a", "ssh:b"].map(|name| {
+            Place::new(name.parse().unwrap(), Arc::clone(&settings), Arc::clone(&audit), 1)
+        });
+        let [a, b] = &places;
+        let found = |here, id| {
+            elsewhere(&places, here, ArtifactId(id)).map(|place| place.link.target().to_string())
+        };
+        assert_eq!(found(a, 0), None);
+        for id in 0..=64 {
+            b.remember(ArtifactId(id));
+        }
+        assert_eq!(found(a, 64).as_deref(), Some("ssh:b"));
+        // It was there, and is not any more.
+        assert_eq!(found(b, 64), None);
+        // The oldest gives way.
+        assert_eq!(found(a, 0), None);
+        // Each has its own limit of calls.
+        let permit = a.ledger.permit(Duration::ZERO);
+        assert!(permit.is_some() && a.ledger.permit(Duration::ZERO).is_none());
+        assert!(b.ledger.permit(Duration::ZERO).is_some());
+    }
+}
