@@ -4,8 +4,8 @@ use crate::{
     config::{self, Settings},
     exit,
 };
-use clap::{Args, Parser, Subcommand};
-use std::path::PathBuf;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, error::ErrorKind};
+use std::{ffi::OsString, path::PathBuf};
 
 /// Finds out why a Linux service is slow.
 #[derive(Debug, Parser)]
@@ -33,9 +33,10 @@ pub struct Cli {
 #[command(next_help_heading = "For every command")]
 pub struct Common {
     /// Machine to look at: local, ssh:user@host:port, or snapshot:folder; russh: is ssh: with
-    /// sysmcp's own SSH whatever is configured, openssh: with your ssh [default: local]
+    /// sysmcp's own SSH whatever is configured, openssh: with your ssh. Give it once for each of
+    /// several machines [default: local]
     #[arg(long, global = true, value_name = "TARGET")]
-    pub target: Option<String>,
+    pub target: Option<Vec<String>>,
     /// Configuration file [default: ~/.config/sysmcp/config.toml]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -58,7 +59,7 @@ pub struct Common {
     /// Seconds of silence after which agent and controller give each other up [default: 30]
     #[arg(long, global = true, value_name = "SECONDS")]
     pub silence_limit: Option<u64>,
-    /// Calls that may run at the same time [default: 4]
+    /// Calls that may run at the same time on one machine [default: 4]
     #[arg(long, global = true, value_name = "COUNT")]
     pub max_calls: Option<usize>,
     /// Configuration for ssh, instead of your own: as `ssh -F`
@@ -153,6 +154,30 @@ pub enum AuditCommand {
     },
 }
 
+impl Cli {
+    /// Reads a command line, the program's name first.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, or the help that was asked for.
+    pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let words: Vec<OsString> = words.into_iter().collect();
+        let cli = Self::try_parse_from(&words)?;
+        // The parser passes over what stands before the command where there is some behind it too.
+        let words = words.iter().map(|word| word.to_string_lossy());
+        let named = words
+            .take_while(|word| word != "--")
+            .filter(|word| word == "--target" || word.starts_with("--target="))
+            .count();
+        if named > cli.common.target.as_ref().map_or(0, Vec::len) {
+            let error = "some targets stand before the command and some behind it; name all of \
+                         them before it";
+            return Err(Self::command().error(ErrorKind::ArgumentConflict, error));
+        }
+        Ok(cli)
+    }
+}
+
 impl Common {
     /// The settings that the flags say.
     pub fn settings(&self) -> Settings {
@@ -177,7 +202,11 @@ An AI agent's client starts it. Most clients are told so like this:
   {\"mcpServers\": {\"web-1\": {
     \"command\": \"sysmcp\", \"args\": [\"--target\", \"ssh:deploy@web-1\", \"serve\"]}}}
 
-It answers the client at once and connects at the first call. ssh can ask nobody then: log in once
+With several targets, each --target of its own, every tool has one more parameter: `target`, which
+has to be said. Each has a session and a limit of calls of its own: one that is slow or dead delays
+no other.
+
+It answers the client at once and connects to a target at its first call. ssh can ask nobody then: log in once
 by hand, so that the host key is known, and have the key in an agent (ssh-add) if it wants a
 passphrase.";
 
@@ -187,6 +216,11 @@ Examples:
   sysmcp --target ssh:deploy@web-1 call process_list --params '{\"sort\":\"write\",\"limit\":5}'
   sysmcp --target ssh:deploy@web-1 call process_list --params '{\"group_by\":\"container\"}'
   sysmcp --target ssh:deploy@web-1 call process_inspect --params '{\"pid\":4711}' --json
+  sysmcp --target ssh:deploy@web-1 --target ssh:deploy@web-2 call host_snapshot
+
+Several targets are asked at the same time, or the one that a parameter `target` names. Each answer
+is printed under the name of its target as soon as it is there, with --json as one line; nobody is
+asked for a passphrase. The exit code is the highest of any.
 
 Each call connects, asks, and leaves nothing behind. Ctrl-C stops it on the target too.";
 
@@ -232,7 +266,24 @@ fn after_help() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
+
+    #[test]
+    fn no_target_is_passed_over() {
+        let read = |line: &str| Cli::read(line.split(' ').map(OsString::from));
+        let targets = |line: &str| read(line).map(|cli| cli.common.target.unwrap_or_default());
+        let both = ["local", "ssh:a"];
+        for line in [
+            "sysmcp --target local --target ssh:a serve",
+            "sysmcp --target local --target=ssh:a serve",
+            "sysmcp serve --target local --target ssh:a",
+        ] {
+            assert_eq!(targets(line).unwrap(), both, "{line}");
+        }
+        assert!(targets("sysmcp serve").unwrap().is_empty());
+        assert_eq!(targets("sysmcp --target local call -- --target").unwrap(), ["local"]);
+        let error = read("sysmcp --target local serve --target ssh:a").unwrap_err().to_string();
+        assert!(error.contains("name all of them before it"), "{error}");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

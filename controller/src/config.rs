@@ -3,7 +3,8 @@
 
 use crate::{
     agents::Agents,
-    target::{BadTarget, Target},
+    target::Target,
+    targets::{self, BadTargets, Targets},
     tools::{Selection, Toolset},
 };
 use serde::Deserialize;
@@ -17,8 +18,9 @@ use std::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// The machine to look at.
-    pub target: Option<String>,
+    /// The machines to look at.
+    #[serde(default, deserialize_with = "targets::one_or_several")]
+    pub target: Option<Vec<String>>,
     /// Sets of tools to offer.
     pub toolsets: Option<Vec<String>>,
     /// Further tools to offer.
@@ -31,7 +33,7 @@ pub struct Settings {
     pub connect_timeout_s: Option<u64>,
     /// Seconds without a sign of life after which agent and controller give each other up.
     pub silence_limit_s: Option<u64>,
-    /// Calls that may run at the same time.
+    /// Calls that may run at the same time on one machine.
     pub max_calls: Option<usize>,
     /// A configuration for ssh, instead of the user's own.
     pub ssh_config: Option<PathBuf>,
@@ -46,14 +48,14 @@ pub struct Settings {
 /// The variables, each with the setting it sets.
 pub const VARIABLES: [(&str, &str); 11] = [
     ("SYSMCP_CONFIG", "the configuration file"),
-    ("SYSMCP_TARGET", "the machine to look at"),
+    ("SYSMCP_TARGET", "the machine to look at, or several, separated by commas"),
     ("SYSMCP_TOOLSETS", "sets of tools to offer, separated by commas"),
     ("SYSMCP_TOOLS", "further tools to offer, separated by commas"),
     ("SYSMCP_DISABLE_TOOLS", "tools not to offer, separated by commas"),
     ("SYSMCP_AUDIT_LOG", "the audit log"),
     ("SYSMCP_CONNECT_TIMEOUT_S", "seconds that logging in may take, and then sending the agent"),
     ("SYSMCP_SILENCE_LIMIT_S", "seconds of silence after which agent and controller give up"),
-    ("SYSMCP_MAX_CALLS", "calls that may run at the same time"),
+    ("SYSMCP_MAX_CALLS", "calls that may run at the same time on one machine"),
     ("SYSMCP_SSH_CONFIG", "a configuration for ssh, instead of the user's own"),
     ("SYSMCP_AGENTS", "a folder with agents, instead of the embedded ones"),
 ];
@@ -61,8 +63,8 @@ pub const VARIABLES: [(&str, &str); 11] = [
 /// The settings in force.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The machine to look at; `local` unless one is named.
-    pub target: Target,
+    /// The machines to look at; `local` unless one is named.
+    pub targets: Targets,
     /// The tools to offer.
     pub selection: Selection,
     /// The audit log.
@@ -71,7 +73,7 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// How long both sides wait for a sign of life.
     pub silence_limit: Duration,
-    /// Calls that may run at the same time.
+    /// Calls that may run at the same time on one machine.
     pub max_calls: usize,
     /// A configuration for ssh, instead of the user's own.
     pub ssh_config: Option<PathBuf>,
@@ -186,7 +188,7 @@ fn from_variables(environment: &Environment) -> Result<Settings, ConfigError> {
     };
     let max_calls = number("SYSMCP_MAX_CALLS")?;
     Ok(Settings {
-        target: text("SYSMCP_TARGET"),
+        target: list("SYSMCP_TARGET"),
         toolsets: list("SYSMCP_TOOLSETS"),
         tools: list("SYSMCP_TOOLS"),
         disable_tools: list("SYSMCP_DISABLE_TOOLS"),
@@ -240,11 +242,11 @@ fn complete(
     environment: &Environment,
     is_root: bool,
 ) -> Result<Config, ConfigError> {
-    let target = settings.target.as_deref().unwrap_or("local");
-    let target = match target.parse().map_err(ConfigError::Target)? {
-        Target::Snapshot(folder) => Target::Snapshot(at_home(folder, environment)?),
-        other @ (Target::Local | Target::Ssh(_)) => other,
-    };
+    let written = trimmed(settings.target.as_deref().unwrap_or_default());
+    let targets = Targets::read(&written, |target| match target {
+        Target::Snapshot(folder) => at_home(folder, environment).map(Target::Snapshot),
+        other @ (Target::Local | Target::Ssh(_)) => Ok(other),
+    })?;
     let seconds = |value: Option<u64>, default: u64, name, range: std::ops::RangeInclusive<u64>| {
         let value = value.unwrap_or(default);
         if range.contains(&value) {
@@ -258,7 +260,7 @@ fn complete(
         return Err(ConfigError::OutOfRange { name: "max_calls", value, low: 1, high: 8 });
     }
     Ok(Config {
-        target,
+        targets,
         selection: selection(&settings)?,
         audit_log: match settings.audit_log {
             Some(path) => path,
@@ -304,9 +306,9 @@ fn default_audit_log(environment: &Environment, is_root: bool) -> Result<PathBuf
 /// A setting that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The target is not one.
+    /// A target is not one.
     #[error("{0}")]
-    Target(BadTarget),
+    Targets(#[from] BadTargets),
     /// No such set of tools.
     #[error("there is no toolset `{name}`; there are diagnose, selftest and capture")]
     NoToolset {
@@ -373,6 +375,10 @@ pub enum ConfigError {
 mod tests {
     use super::*;
 
+    fn names(names: &[&str]) -> Option<Vec<String>> {
+        Some(names.iter().map(ToString::to_string).collect())
+    }
+
     fn environment(pairs: &[(&str, &str)]) -> Environment {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
@@ -389,9 +395,9 @@ mod tests {
             ("SYSMCP_TARGET", "ssh:variable"),
             ("SYSMCP_MAX_CALLS", "3"),
         ]);
-        let flags = Settings { target: Some("ssh:flag".to_owned()), ..Settings::default() };
+        let flags = Settings { target: names(&["ssh:flag"]), ..Settings::default() };
         let config = load(flags, None, &environment, false).unwrap();
-        assert_eq!(config.target.to_string(), "ssh:flag");
+        assert_eq!(config.targets.listed(100), "ssh:flag");
         assert_eq!((config.max_calls, config.connect_timeout), (3, Duration::from_secs(5)));
     }
 
@@ -400,7 +406,37 @@ mod tests {
         let mut all = vec![("HOME", "/home/me")];
         all.extend(VARIABLES.map(|(name, _)| (name, "")));
         let loaded = load(Settings::default(), None, &environment(&all), false).unwrap();
-        assert_eq!(loaded.target.to_string(), "local");
+        assert_eq!(loaded.targets.listed(100), "local");
+    }
+
+    #[test]
+    fn several_machines_can_be_named_in_every_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let listed = |flags: &[&str], variable: &str, file: &str| {
+            let path = folder.path().join("config.toml");
+            std::fs::write(&path, file).unwrap();
+            let flags = names(flags).filter(|names| !names.is_empty());
+            let flags = Settings { target: flags, ..Settings::default() };
+            let environment = environment(&[("HOME", "/h"), ("SYSMCP_TARGET", variable)]);
+            let loaded = load(flags, Some(path), &environment, false);
+            loaded.map(|config| config.targets.listed(200)).map_err(|error| error.to_string())
+        };
+        let cases: [(&[&str], &str, &str, &str); 6] = [
+            (&["ssh:a", "ssh:b"], "ssh:c", "target = \"ssh:d\"", "ssh:a, ssh:b"),
+            (&[], "ssh:a, ssh:b", "target = \"ssh:d\"", "ssh:a, ssh:b"),
+            (&[], "", "target = [\"ssh:a\", \"local\"]", "ssh:a, local"),
+            (&[], "", "target = \"ssh:a\"", "ssh:a"),
+            (&[], "", "target = []", "local"),
+            // A comma may be in the name of a folder.
+            (&["snapshot:/x,y", "snapshot:~/z"], "", "", "snapshot:/x,y, snapshot:/h/z"),
+        ];
+        for (flags, variable, file, want) in cases {
+            assert_eq!(listed(flags, variable, file).unwrap(), want, "{flags:?} {variable} {file}");
+        }
+        let twice = listed(&["snapshot:~/z", "snapshot:/h/z"], "", "").unwrap_err();
+        assert!(twice.contains("snapshot:/h/z is there twice"), "{twice}");
+        let neither = listed(&[], "", "target = 5").unwrap_err();
+        assert!(neither.contains("expected a target, or a list of targets"), "{neither}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What each command does, from the settings to the exit code.
 
+mod several;
 mod signals;
 
 use controller::{
@@ -8,10 +9,11 @@ use controller::{
     cli::{AuditCommand, Cli, Command, Common},
     config::{self, Config, ConfigError, Environment},
     exit,
-    gate::{Call, End, Gate, Rendered},
+    gate::{Call, End, Gate, GateError, Rendered},
     mcp::{Input, Server},
     reporter::{Reporter, Silent, Stderr},
     session::Stopped,
+    targets::{PARAMETER, Targets},
     tools::{self, Selection},
     transport::Prompts,
 };
@@ -70,7 +72,10 @@ async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
             let wanted = Wanted { folder, why, window_ms, max_bytes };
             capture(config()?, &common, &wanted).await
         }
-        Command::Tools { json, all } => list_tools(&config()?.selection, json, all),
+        Command::Tools { json, all } => {
+            let config = config()?;
+            list_tools(&config.selection, &config.targets, json, all)
+        }
         Command::Audit { command: AuditCommand::Verify { file } } => {
             let path = file.map_or_else(audit_log, Ok)?;
             verify(&path, &read_log(&path)?)
@@ -83,7 +88,7 @@ async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
 
 /// Says what is wrong with the settings. Returns the exit code.
 fn unusable(error: ConfigError) -> u8 {
-    let is_target = matches!(error, ConfigError::Target(_));
+    let is_target = matches!(error, ConfigError::Targets(_));
     complain(&error.to_string(), if is_target { exit::BAD_TARGET } else { exit::USAGE })
 }
 
@@ -127,8 +132,12 @@ async fn call(config: &Config, common: &Common, tool: String, params: &str, as_j
             return complain(&format!("--params is not a JSON object: {error}"), exit::USAGE);
         }
     };
+    let call = Call { tool, arguments };
+    if config.targets.only().is_none() && !call.arguments.contains_key(PARAMETER) {
+        return several::ask_each(config, common, &call, as_json).await;
+    }
     let show = |rendered: &Rendered| print(&shown(rendered, as_json));
-    ask(config, common, Call { tool, arguments }, &mut |_| {}, show).await
+    ask(config, common, call, &mut |_| {}, show).await
 }
 
 /// What is to be taken along, and where to.
@@ -142,6 +151,11 @@ struct Wanted {
 /// Takes a machine's files along.
 async fn capture(mut config: Config, common: &Common, wanted: &Wanted) -> u8 {
     let Wanted { folder, why, window_ms, max_bytes } = wanted;
+    if config.targets.only().is_none() {
+        let count = config.targets.count();
+        let error = format!("there are {count} targets: a folder holds one machine; name one");
+        return complain(&error, exit::USAGE);
+    }
     let keeper = match Keeper::begin(folder, usize::try_from(*max_bytes).unwrap_or(usize::MAX)) {
         Ok(keeper) => Mutex::new(Some(keeper)),
         Err(error) => return complain(&error.to_string(), exit::USAGE),
@@ -218,7 +232,8 @@ fn clear(stderr: Option<&Stderr>) {
     }
 }
 
-/// Ends the session and prints the receipt. Returns the exit code for what is left.
+/// Ends all sessions and prints their receipts. Returns the exit code for what is left, the worst
+/// where there are several.
 async fn stop(
     gate: &Gate,
     reporter: &dyn Reporter,
@@ -226,24 +241,29 @@ async fn stop(
     common: &Common,
     patience: Patience,
 ) -> u8 {
-    let stopped = gate.stop(reporter, patience.until_lost(stderr)).await;
+    let ends = gate.stop(reporter, patience.until_lost(stderr)).await;
     clear(stderr);
-    match stopped {
-        Ok(None) => exit::OK,
-        Ok(Some(End { stopped, written })) => {
-            let code = receipt(&stopped, common.quiet);
-            if common.timings {
-                for line in stopped.cost_lines() {
-                    complain(&line, exit::OK);
-                }
-            }
-            match written {
-                Ok(()) => code,
-                Err(error) if code == exit::OK => complain(&error.text(), error.exit_code()),
-                Err(error) => complain(&error.text(), code),
-            }
+    let is_alone = gate.targets().only().is_some();
+    ends.into_iter().map(|end| ended(end, common, is_alone)).max().unwrap_or(exit::OK)
+}
+
+/// Says how one session ended. Returns the exit code for what is left there.
+fn ended(end: Result<End, GateError>, common: &Common, is_alone: bool) -> u8 {
+    let End { stopped, written } = match end {
+        Ok(end) => end,
+        Err(error) => return complain(&error.text(), error.exit_code()),
+    };
+    let code = receipt(&stopped, common.quiet);
+    if common.timings {
+        let whose = if is_alone { String::new() } else { format!("{}: ", stopped.target) };
+        for line in stopped.cost_lines() {
+            complain(&format!("{whose}{line}"), exit::OK);
         }
-        Err(error) => complain(&error.text(), error.exit_code()),
+    }
+    match written {
+        Ok(()) => code,
+        Err(error) if code == exit::OK => complain(&error.text(), error.exit_code()),
+        Err(error) => complain(&error.text(), code),
     }
 }
 
@@ -336,7 +356,7 @@ async fn until_closed(
     }
 }
 
-fn list_tools(selection: &Selection, as_json: bool, all: bool) -> u8 {
+fn list_tools(selection: &Selection, targets: &Targets, as_json: bool, all: bool) -> u8 {
     let entries = if all { tools::ALL } else { selection.entries() };
     if as_json {
         let list: Vec<Value> = entries
@@ -344,7 +364,8 @@ fn list_tools(selection: &Selection, as_json: bool, all: bool) -> u8 {
             .map(|entry| {
                 json!({
                     "name": entry.name(), "title": entry.title, "toolset": entry.toolset.name(),
-                    "description": entry.description, "inputSchema": entry.input_schema(),
+                    "description": entry.description,
+                    "inputSchema": targets.in_schema(entry.input_schema()),
                     "outputSchema": entry.output_schema(),
                 })
             })
@@ -357,7 +378,7 @@ fn list_tools(selection: &Selection, as_json: bool, all: bool) -> u8 {
         let mark = if selection.find(entry.name()).is_some() { "" } else { ", not offered" };
         text.push_str(&format!("{} ({set}{mark}): {}\n", entry.name(), entry.title));
         text.push_str(&format!("  {}\n", entry.description));
-        let schema = entry.input_schema();
+        let schema = targets.in_schema(entry.input_schema());
         let properties = schema.get("properties").and_then(Value::as_object);
         for (name, property) in properties.into_iter().flatten() {
             let words = property.get("description").and_then(Value::as_str).unwrap_or_default();

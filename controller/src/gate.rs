@@ -5,6 +5,7 @@
 mod error;
 mod ledger;
 mod link;
+mod place;
 mod rendered;
 
 pub use error::GateError;
@@ -18,12 +19,15 @@ use crate::{
     reporter::Reporter,
     session::CallError,
     target::Target,
+    targets::Targets,
     tools::{self, Entry, Question, Selection},
     transport::{Login, Prompts},
 };
-use ledger::{Ledger, Permit};
-use link::Link;
-use protocol::{Item, host_text::HostText, redact};
+use futures::{FutureExt as _, future::join_all};
+use ledger::Permit;
+use place::{Place, elsewhere};
+use protocol::{Item, error::AgentError, host_text::HostText, redact};
+use rendered::Form;
 use serde_json::{Map, Value};
 use std::{
     sync::{
@@ -33,15 +37,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Answers calls about one target.
+/// Answers calls about its targets. What happens at one of them delays no call about another.
 pub struct Gate {
     selection: Selection,
     audit: Arc<Audit>,
-    ledger: Ledger,
-    link: Arc<Link>,
+    targets: Targets,
+    /// One for each target, in the same order.
+    places: Vec<Place>,
     next_call: AtomicU64,
-    /// Whether the session ends with the first call, so that a handle would name nothing.
-    is_one_shot: bool,
+    form: Form,
 }
 
 /// Bytes of a name that is no tool's. Those of tools are shorter.
@@ -67,7 +71,7 @@ impl Gate {
     /// When the audit log cannot be opened.
     pub fn new(config: &Config, prompts: Prompts, is_one_shot: bool) -> Result<Self, GateError> {
         let audit = Arc::new(Audit::open(&config.audit_log)?);
-        let settings = Settings {
+        let settings = Arc::new(Settings {
             agents: config.agents.clone(),
             patience: config.connect_timeout,
             silence_limit: config.silence_limit,
@@ -77,14 +81,19 @@ impl Gate {
                 accepts_new_hosts: config.accept_new,
                 answer_limit: Login::ANSWER_LIMIT,
             },
+        });
+        let place = |target: &Target| {
+            Place::new(target.clone(), Arc::clone(&settings), Arc::clone(&audit), config.max_calls)
         };
+        let places = config.targets.iter().map(place).collect();
+        let form = Form { is_one_shot, names_target: config.targets.only().is_none() };
         Ok(Self {
             selection: config.selection.clone(),
-            link: Link::new(config.target.clone(), settings, Arc::clone(&audit)),
             audit,
-            ledger: Ledger::new(config.max_calls),
+            targets: config.targets.clone(),
+            places,
             next_call: AtomicU64::new(1),
-            is_one_shot,
+            form,
         })
     }
 
@@ -93,9 +102,9 @@ impl Gate {
         &self.selection
     }
 
-    /// The target.
-    pub fn target(&self) -> &Target {
-        self.link.target()
+    /// The targets.
+    pub const fn targets(&self) -> &Targets {
+        &self.targets
     }
 
     /// Answers one call. Dropping the future cancels it on the target, and that is audited too.
@@ -118,7 +127,7 @@ impl Gate {
         reporter: &dyn Reporter,
         keep: &mut (dyn FnMut(&Item) + Send),
     ) -> Result<Rendered, GateError> {
-        let (entry, question, permit) = match self.admit(&call) {
+        let admitted = match self.admit(&call) {
             Ok(admitted) => admitted,
             Err(error) => {
                 let parameters = Value::Object(call.arguments);
@@ -126,9 +135,9 @@ impl Gate {
                 return Err(error);
             }
         };
-        let mut entered = self.enter(call)?;
-        let result = self.run(entry, &question, reporter, keep).await;
-        drop(permit);
+        let mut entered = self.enter(&admitted)?;
+        let result = self.run(&admitted, reporter, keep).await;
+        drop(admitted);
         entered.finish(&result)?;
         result
     }
@@ -149,28 +158,38 @@ impl Gate {
     }
 
     /// Validates a call and permits it.
-    fn admit(&self, call: &Call) -> Result<(&Entry, Question, Permit<'_>), GateError> {
+    fn admit(&self, call: &Call) -> Result<Admitted<'_>, GateError> {
         let entry = self.selection.find(&call.tool).ok_or_else(|| GateError::UnknownTool {
             name: HostText::capped(call.tool.as_bytes(), TOOL_NAME_BYTES),
             offered: self.selection.names(),
         })?;
-        let question = Question::read(entry, call.arguments.clone())
+        let mut own = call.arguments.clone();
+        let target = self
+            .targets
+            .take(&mut own)
+            .map_err(|problem| GateError::Target { tool: entry.name(), problem })?;
+        let question = Question::read(entry, own.clone())
             .map_err(|problem| GateError::Arguments { tool: entry.name(), problem })?;
+        let place = self
+            .places
+            .iter()
+            .find(|place| place.link.target() == target)
+            .ok_or_else(|| GateError::Defect(format!("nothing was made ready for {target}")))?;
         let window = Duration::from_millis(question.request.window_ms().into());
-        let permit = self.ledger.permit(window).ok_or_else(|| self.ledger.busy())?;
-        Ok((entry, question, permit))
+        let permit = place.ledger.permit(window).ok_or_else(|| place.ledger.busy())?;
+        Ok(Admitted { entry, own, question, place, _permit: permit })
     }
 
     /// Writes down what is about to be done. If that fails, it is not done.
-    fn enter(&self, call: Call) -> Result<Entered<'_>, GateError> {
-        let mut parameters = Value::Object(call.arguments);
+    fn enter(&self, admitted: &Admitted<'_>) -> Result<Entered<'_>, GateError> {
+        let mut parameters = Value::Object(admitted.own.clone());
         let parameters_digest = self.audit.digest(&parameters);
         redact::json(&mut parameters);
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
         self.audit.write(&Event::Intent {
             call: number,
-            target: self.target().to_string(),
-            tool: call.tool,
+            target: admitted.place.link.target().to_string(),
+            tool: admitted.entry.name().to_owned(),
             parameters,
             parameters_digest,
         })?;
@@ -180,12 +199,12 @@ impl Gate {
 
     async fn run(
         &self,
-        entry: &Entry,
-        question: &Question,
+        admitted: &Admitted<'_>,
         reporter: &dyn Reporter,
         keep: &mut (dyn FnMut(&Item) + Send),
     ) -> Result<Rendered, GateError> {
-        let session = self.link.session(reporter).await?;
+        let Admitted { entry, question, place, .. } = admitted;
+        let session = place.link.session(reporter).await?;
         let mut stream = tools::Stream::of(entry.id);
         let request = question.request.clone();
         let answer = session
@@ -194,25 +213,51 @@ impl Gate {
                 stream.accept(item);
             })
             .await
-            .map_err(GateError::from)?;
+            .map_err(|error| self.with_place(place, error))?;
         if answer.report.id() != entry.id {
             return Err(GateError::Defect("the agent answered another question".to_owned()));
         }
-        Rendered::new(self.target(), question, answer, &stream, self.is_one_shot)
+        if let Some(id) = answer.meta.artifact {
+            place.remember(id);
+        }
+        Rendered::new(place.link.target(), question, answer, &stream, self.form)
     }
 
-    /// Ends the session, if there is one. Waits no longer than until `cut` is over.
-    ///
-    /// # Errors
-    ///
-    /// When what is left cannot be told.
+    /// An error of a call at one place. A handle that is not there may be at another.
+    fn with_place(&self, place: &Place, error: CallError) -> GateError {
+        if let CallError::Agent(AgentError::NoSuchArtifact { id }) = &error
+            && let Some(other) = elsewhere(&self.places, place, *id)
+        {
+            let (asked, stored) =
+                (place.link.target().to_string(), other.link.target().to_string());
+            return GateError::Elsewhere { id: *id, asked, stored };
+        }
+        error.into()
+    }
+
+    /// Ends all sessions that there are, at the same time: it takes as long as the slowest of them,
+    /// and no longer than until `cut` is over. Each end is told, in the order of the targets; an
+    /// error is that what is left there cannot be told.
     pub async fn stop(
         &self,
         reporter: &dyn Reporter,
         cut: impl Future<Output = ()>,
-    ) -> Result<Option<End>, GateError> {
-        self.link.stop(reporter, cut).await
+    ) -> Vec<Result<End, GateError>> {
+        let cut = cut.shared();
+        let ends = self.places.iter().map(|place| place.link.stop(reporter, cut.clone()));
+        join_all(ends).await.into_iter().filter_map(Result::transpose).collect()
     }
+}
+
+/// A call that is understood and permitted.
+struct Admitted<'g> {
+    entry: &'g Entry,
+    /// The tool's own arguments: which target is not among them.
+    own: Map<String, Value>,
+    question: Question,
+    place: &'g Place,
+    /// Given back when this is dropped.
+    _permit: Permit<'g>,
 }
 
 /// A call whose intent is written down. One that is dropped before it ends was cancelled, and that

@@ -17,6 +17,7 @@ pub mod schema;
 pub mod session;
 pub mod snapshot;
 pub mod target;
+pub mod targets;
 pub mod tools;
 pub mod transport;
 pub mod verdict;

@@ -2,12 +2,11 @@
 
 mod front;
 
-use clap::Parser as _;
 use controller::{cli::Cli, exit, transport::process};
 use std::{io::Write as _, process::ExitCode};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
             let printed = error.print().and_then(|()| std::io::stdout().flush());

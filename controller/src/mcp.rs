@@ -13,6 +13,7 @@ pub use input::Input;
 use crate::{
     gate::{Call, Gate, GateError, Rendered},
     reporter::{Reporter, Stage},
+    targets::Targets,
     tools::Entry,
 };
 use futures::FutureExt as _;
@@ -61,8 +62,9 @@ const ERROR_KEY: &str = "io.github.sysmcp/error";
 impl Server {
     /// Offers what the gate offers, until the client closes its side.
     pub fn new(gate: Arc<Gate>, closed: CancellationToken) -> Self {
-        let tools = gate.selection().entries().iter().map(tool).collect();
-        let instructions = instructions::for_tools(gate.selection(), gate.target());
+        let tools =
+            gate.selection().entries().iter().map(|entry| tool(entry, gate.targets())).collect();
+        let instructions = instructions::for_tools(gate.selection(), gate.targets());
         Self { gate, tools: Arc::new(tools), instructions: instructions.into(), closed }
     }
 
@@ -100,14 +102,15 @@ impl Server {
     }
 }
 
-fn tool(entry: &Entry) -> Tool {
+fn tool(entry: &Entry, targets: &Targets) -> Tool {
     // All four are written out: what is left out counts as the worst case.
     let annotations = ToolAnnotations::with_title(entry.title)
         .read_only(true)
         .destructive(false)
         .idempotent(true)
         .open_world(true);
-    Tool::new(entry.name(), entry.description, Arc::new(entry.input_schema()))
+    let input = targets.in_schema(entry.input_schema());
+    Tool::new(entry.name(), entry.description, Arc::new(input))
         .with_title(entry.title)
         .with_raw_output_schema(Arc::new(entry.output_schema()))
         .with_annotations(annotations)

@@ -110,17 +110,28 @@ impl Reporter for Silent {
 /// stage elsewhere.
 #[derive(Debug)]
 pub struct Stderr {
+    /// What stands before each stage.
+    prefix: String,
     is_terminal: bool,
     last_kind: Mutex<Option<u8>>,
 }
 
 impl Default for Stderr {
     fn default() -> Self {
-        Self { is_terminal: std::io::stderr().is_terminal(), last_kind: Mutex::new(None) }
+        Self::with_prefix("sysmcp: ".to_owned())
     }
 }
 
 impl Stderr {
+    /// Tells about one of several targets.
+    pub fn about(target: &Target) -> Self {
+        Self::with_prefix(format!("sysmcp: {target}: "))
+    }
+
+    fn with_prefix(prefix: String) -> Self {
+        Self { prefix, is_terminal: std::io::stderr().is_terminal(), last_kind: Mutex::new(None) }
+    }
+
     /// Clears the line, before something else is written.
     pub fn clear(&self) {
         if self.is_terminal {
@@ -134,10 +145,11 @@ impl Reporter for Stderr {
         let mut last = self.last_kind.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = last.replace(stage.kind()) != Some(stage.kind());
         // A closed stderr must not end anything.
+        let prefix = &self.prefix;
         if self.is_terminal {
-            let _ = write!(std::io::stderr(), "\r\x1b[Ksysmcp: {stage}");
+            let _ = write!(std::io::stderr(), "\r\x1b[K{prefix}{stage}");
         } else if is_new {
-            let _ = writeln!(std::io::stderr(), "sysmcp: {stage}");
+            let _ = writeln!(std::io::stderr(), "{prefix}{stage}");
         }
     }
 }

@@ -104,7 +104,8 @@ impl Entry {
         self.id.name()
     }
 
-    /// What it takes: the instrument's parameters and those that every tool has.
+    /// What it takes: the instrument's parameters and those that every tool has. Where there are
+    /// several targets, [`Targets::in_schema`](crate::targets::Targets::in_schema) adds one.
     pub fn input_schema(&self) -> Map<String, Value> {
         schema::with_properties((self.request_schema)(), &schema::of::<Limits>())
     }

@@ -43,6 +43,24 @@ fn the_schemas_are_those_that_clients_know() {
 }
 
 #[test]
+fn the_parameters_are_those_that_clients_of_several_targets_know() {
+    let several = ["--target", "ssh:deploy@web-1", "--target", "ssh:deploy@web-2"];
+    let list = |targets: &[&str]| -> Vec<Map<String, Value>> {
+        let words = [targets, &["tools", "--all", "--json"]].concat();
+        serde_json::from_str(&sysmcp(&words)).unwrap()
+    };
+    let mut parameters = Map::new();
+    for (mut tool, mut alone) in list(&several).into_iter().zip(list(&[])) {
+        let name = tool["name"].as_str().unwrap().to_owned();
+        parameters.insert(name, tool.remove("inputSchema").unwrap());
+        alone.remove("inputSchema").unwrap();
+        assert_eq!(tool, alone);
+    }
+    let text = format!("{}\n", serde_json::to_string_pretty(&parameters).unwrap());
+    golden::assert_golden("fixtures/golden/tools_of_several_targets.json", &text);
+}
+
+#[test]
 fn the_command_line_is_documented() {
     let mut text = format!("# The command line of sysmcp\n\n{GENERATED}\n");
     let commands: [&[&str]; 7] = [

@@ -11,6 +11,7 @@ pub mod faults;
 pub mod fleet;
 pub mod load;
 pub mod many_connections;
+pub mod many_targets;
 pub mod not_run;
 pub mod programs;
 pub mod relay;

@@ -3,7 +3,8 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use scenarios::{
-    delayed_link, demo, faults::Fault, load, many_connections, relay, service, silent_mount, vm,
+    delayed_link, demo, faults::Fault, load, many_connections, many_targets, relay, service,
+    silent_mount, vm,
 };
 use std::{process::ExitCode, time::Duration};
 
@@ -82,6 +83,15 @@ enum Command {
         #[arg(long, default_value_t = 20)]
         calls: u32,
     },
+    /// Ask many targets through one MCP server, and print as JSON what it costs
+    ManyTargets {
+        /// Targets in all
+        #[arg(long, default_value_t = 50)]
+        targets: u8,
+        /// How many of them are dead
+        #[arg(long, default_value_t = 5)]
+        dead: u8,
+    },
     /// Be the first process of a guest, and do what its host asks
     Guest,
     /// Mount a file system that answers nothing, until the end
@@ -120,6 +130,10 @@ fn run(command: Command) -> Result<()> {
         Command::ManyConnections { way, connections, calls } => {
             let account = many_connections::run(&way, connections, calls)?;
             println!("{}", serde_json::to_string(&account)?);
+            Ok(())
+        }
+        Command::ManyTargets { targets, dead } => {
+            println!("{}", serde_json::to_string(&many_targets::run(targets, dead)?)?);
             Ok(())
         }
         Command::Guest => vm::inside::run(),

@@ -9,10 +9,10 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// A way to run sysmcp against one target, with an audit log of its own.
+/// A way to run sysmcp against one target or several, with an audit log of its own.
 #[derive(Debug)]
 pub struct Sysmcp {
-    target: String,
+    targets: Vec<String>,
     ssh_config: Option<PathBuf>,
     folder: tempfile::TempDir,
     arguments: Vec<String>,
@@ -40,7 +40,7 @@ impl Sysmcp {
 
     fn new(target: String, ssh_config: Option<PathBuf>) -> Result<Self> {
         Ok(Self {
-            target,
+            targets: vec![target],
             ssh_config,
             folder: tempfile::tempdir()?,
             arguments: Vec::new(),
@@ -80,7 +80,14 @@ impl Sysmcp {
     /// With another target.
     #[must_use]
     pub fn at(mut self, target: &str) -> Self {
-        target.clone_into(&mut self.target);
+        self.targets = vec![target.to_owned()];
+        self
+    }
+
+    /// With other targets, several of them.
+    #[must_use]
+    pub fn at_each(mut self, targets: &[String]) -> Self {
+        self.targets = targets.to_vec();
         self
     }
 
@@ -92,7 +99,10 @@ impl Sysmcp {
     /// The command, up to and without the subcommand.
     pub fn command(&self) -> Command {
         let mut command = without_settings(programs::sysmcp());
-        command.arg("--target").arg(&self.target).arg("--audit-log").arg(self.audit_log());
+        for target in &self.targets {
+            command.arg("--target").arg(target);
+        }
+        command.arg("--audit-log").arg(self.audit_log());
         if let Some(config) = &self.ssh_config {
             command.arg("--ssh-config").arg(config);
         }
@@ -106,6 +116,18 @@ impl Sysmcp {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let quoted = words.map(|word| format!("'{}'", word.to_string_lossy()));
         format!("{} {more}", quoted.collect::<Vec<_>>().join(" "))
+    }
+
+    /// What its audit log says of one kind of event, in the order in which it happened.
+    ///
+    /// # Errors
+    ///
+    /// When there is no log, or a line of it is no object.
+    pub fn audited(&self, event: &str) -> Result<Vec<Value>> {
+        let log = std::fs::read_to_string(self.audit_log())?;
+        let lines: Result<Vec<Value>, _> = log.lines().map(serde_json::from_str).collect();
+        let is_it = |line: &Value| line.get("event").and_then(Value::as_str) == Some(event);
+        Ok(lines?.into_iter().filter(is_it).collect())
     }
 
     /// Calls a tool and waits.

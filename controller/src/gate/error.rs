@@ -5,9 +5,11 @@ use crate::{
     exit,
     push::PushError,
     session::CallError,
+    targets::NoTarget,
     tools::BadArguments,
 };
 use protocol::{
+    artifact::ArtifactId,
     error::AgentError,
     host_text::{self, HostText},
 };
@@ -31,7 +33,25 @@ pub enum GateError {
         /// What is wrong.
         problem: BadArguments,
     },
-    /// As many calls as are allowed are running.
+    /// It is not known which target is meant.
+    #[error("{tool}: {problem}")]
+    Target {
+        /// The tool.
+        tool: &'static str,
+        /// What is wrong.
+        problem: NoTarget,
+    },
+    /// A stored result is asked for where it is not.
+    #[error("{id} is stored on {stored}, not on {asked}")]
+    Elsewhere {
+        /// Its handle.
+        id: ArtifactId,
+        /// The target that was asked.
+        asked: String,
+        /// The one that has it.
+        stored: String,
+    },
+    /// As many calls as are allowed are running on the target.
     #[error("busy: {running} calls are running, which is the limit")]
     Busy {
         /// How many run.
@@ -77,9 +97,12 @@ impl GateError {
             }
             Self::Audit(_) => Some(format!("nothing is done without one; {ANOTHER_LOG}")),
             Self::Unwritten { .. } => Some(ANOTHER_LOG.to_owned()),
-            Self::UnknownTool { .. } | Self::Arguments { .. } | Self::Push(_) | Self::Defect(_) => {
-                None
-            }
+            Self::Elsewhere { stored, .. } => Some(format!("call again, with the target {stored}")),
+            Self::UnknownTool { .. }
+            | Self::Arguments { .. }
+            | Self::Target { .. }
+            | Self::Push(_)
+            | Self::Defect(_) => None,
         }
     }
 
@@ -110,8 +133,8 @@ impl GateError {
     /// The exit code for a command that ends with this.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::UnknownTool { .. } | Self::Arguments { .. } => exit::USAGE,
-            Self::Busy { .. } => exit::NO_ANSWER,
+            Self::UnknownTool { .. } | Self::Arguments { .. } | Self::Target { .. } => exit::USAGE,
+            Self::Elsewhere { .. } | Self::Busy { .. } => exit::NO_ANSWER,
             Self::Audit(_) | Self::Unwritten { .. } => exit::NO_AUDIT,
             Self::Push(error) => error.exit_code(),
             Self::Call(CallError::Agent(AgentError::IsThread { .. })) => exit::USAGE,

@@ -1,4 +1,4 @@
-//! How many calls run, and until when: a call beyond the limit is refused at once, with the time to
+//! How many calls run on one target, and until when: a call beyond the limit is refused at once, with the time to
 //! come back, because a queue would let an impatient caller pile up work on a sick target.
 
 use super::GateError;

@@ -1,4 +1,4 @@
-//! The one session with the target: connected when it is first needed, shared by all calls,
+//! The one session with a target: connected when it is first needed, shared by all calls,
 //! connected anew when it is lost.
 //!
 //! Connecting belongs to no call. Those that come meanwhile wait for the same attempt and share its
@@ -25,7 +25,7 @@ use tokio::sync::broadcast;
 /// The way to the target.
 pub(super) struct Link {
     target: Target,
-    settings: Settings,
+    settings: Arc<Settings>,
     audit: Arc<Audit>,
     state: Mutex<State>,
 }
@@ -45,7 +45,7 @@ const UNTOLD_STAGES: usize = 64;
 type Attempt = BoxFuture<'static, Result<Arc<Session>, GateError>>;
 
 impl Link {
-    pub(super) fn new(target: Target, settings: Settings, audit: Arc<Audit>) -> Arc<Self> {
+    pub(super) fn new(target: Target, settings: Arc<Settings>, audit: Arc<Audit>) -> Arc<Self> {
         Arc::new(Self { target, settings, audit, state: Mutex::new(State::Idle) })
     }
 
@@ -156,8 +156,10 @@ impl Link {
         let State::Connected(session) = state else { return Ok(None) };
         // A call that still holds the session was dropped already, or is about to be.
         let Some(session) = owned(session).await else {
-            let problem = "a call does not let go of the session; there is no receipt";
-            return Err(GateError::Defect(problem.to_owned()));
+            return Err(GateError::Defect(format!(
+                "a call does not let go of the session with {}; there is no receipt",
+                self.target
+            )));
         };
         let unfinished = Stopped::cut_short(&self.target, session.hello());
         let stopped = tokio::select! {

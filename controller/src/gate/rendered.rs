@@ -4,6 +4,7 @@ use super::GateError;
 use crate::{
     snapshot,
     target::Target,
+    targets::PARAMETER,
     tools::{self, Question, Stream},
     verdict::Conclusion,
 };
@@ -33,19 +34,34 @@ pub struct Rendered {
     pub meta: MetaView,
 }
 
+/// How answers are given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form {
+    /// Whether the session ends with the first call, so that a handle would name nothing.
+    pub is_one_shot: bool,
+    /// Whether a call has to name its target, and with it the calls that an answer names.
+    pub names_target: bool,
+}
+
 impl Rendered {
     pub(super) fn new(
         target: &Target,
         question: &Question,
         mut answer: Answer,
         stream: &Stream,
-        is_one_shot: bool,
+        form: Form,
     ) -> Result<Self, GateError> {
-        if is_one_shot {
+        if form.is_one_shot {
             answer.meta.artifact = None;
         }
-        let conclusion = tools::conclude(&answer.report, stream, &answer.meta);
-        let rest = tools::rest(question, &answer.meta);
+        let mut conclusion = tools::conclude(&answer.report, stream, &answer.meta);
+        let mut rest = tools::rest(question, &answer.meta);
+        if form.names_target {
+            let steps = conclusion.next.iter_mut().map(|step| &mut step.parameters);
+            for parameters in steps.chain(&mut rest).filter_map(Value::as_object_mut) {
+                parameters.insert(PARAMETER.to_owned(), target.to_string().into());
+            }
+        }
         let defect = |error: serde_json::Error| GateError::Defect(error.to_string());
         let (fields, nulls) = json::fields(&answer.report).map_err(defect)?;
         let mut meta = MetaView::new(&target.to_string(), &answer.meta, nulls);
@@ -110,6 +126,11 @@ mod tests {
     }
 
     fn answered(request: Request, item: Option<Item>, report: Report) -> Rendered {
+        among(false, request, item, report)
+    }
+
+    /// The same, where the target is one of several, or not.
+    fn among(names_target: bool, request: Request, item: Option<Item>, report: Report) -> Rendered {
         let id = request.id();
         let measures = request.window_ms() > 0;
         let is_cut = id == InstrumentId::ProcessList;
@@ -136,7 +157,8 @@ mod tests {
         if let Some(item) = item {
             stream.accept(item);
         }
-        Rendered::new(&target, &question, answer, &stream, false).unwrap()
+        let form = Form { is_one_shot: false, names_target };
+        Rendered::new(&target, &question, answer, &stream, form).unwrap()
     }
 
     #[test]
@@ -162,6 +184,19 @@ mod tests {
             "fixtures/golden/answers/host_snapshot.brief.json",
             &format!("{object}\n"),
         );
+    }
+
+    #[test]
+    fn a_call_that_an_answer_names_is_about_the_same_of_several_targets() {
+        let (request, item, report) = example(InstrumentId::ProcessList);
+        let rendered = among(true, request, item, report);
+        assert_eq!(rendered.object["meta"]["target"], "ssh:deploy@web-1");
+        let next = &rendered.object["next"][0]["parameters"];
+        assert_eq!(next["target"], "ssh:deploy@web-1", "{next}");
+        let rest = rendered.meta.rest.unwrap();
+        let parameters = rest.strip_prefix("process_list ").unwrap();
+        let parameters: Value = serde_json::from_str(parameters).unwrap();
+        assert_eq!(parameters["target"], "ssh:deploy@web-1", "{rest}");
     }
 
     #[test]

@@ -1,15 +1,35 @@
 //! What a model is told about the server as a whole, made from the tools that are offered.
 
-use crate::{target::Target, tools::Selection, verdict::process_class};
+use crate::{target::Target, targets::Targets, tools::Selection, verdict::process_class};
 
 /// Bytes of instructions that every client passes on.
-#[cfg(test)]
 const MOST_BYTES: usize = 2000;
 
-/// The instructions for some tools and a target.
-pub fn for_tools(selection: &Selection, target: &Target) -> String {
-    let offers = |name: &str| selection.find(name).is_some();
-    let place = match target {
+/// The instructions for some tools and the targets.
+pub fn for_tools(selection: &Selection, targets: &Targets) -> String {
+    match targets.only() {
+        Some(target) => about(selection, &alone(target)),
+        None => {
+            // As many names as there is room for: the list of tools has them all.
+            let room = MOST_BYTES.saturating_sub(about(selection, &among(targets, 0)).len());
+            about(selection, &among(targets, room))
+        }
+    }
+}
+
+/// Several targets, with as many of their names as fit.
+fn among(targets: &Targets, bytes_of_names: usize) -> String {
+    format!(
+        "{} machines, and every call names one with `target`: {}. None waits for another, so ask \
+         several at once",
+        targets.count(),
+        targets.listed(bytes_of_names)
+    )
+}
+
+/// The only target.
+fn alone(target: &Target) -> String {
+    match target {
         Target::Local => "the machine this server runs on".to_owned(),
         Target::Ssh(ssh) => format!("the Linux host {ssh}, over SSH"),
         Target::Snapshot(folder) => format!(
@@ -17,7 +37,12 @@ pub fn for_tools(selection: &Selection, target: &Target) -> String {
              measured again, and no window can be chosen",
             crate::snapshot::describe(folder)
         ),
-    };
+    }
+}
+
+/// What is said of some tools, and of the place that they look at.
+fn about(selection: &Selection, place: &str) -> String {
+    let offers = |name: &str| selection.find(name).is_some();
     let mut parts = vec![format!(
         "sysmcp finds out why a Linux service is slow. It looks at {place}. It only reads: nothing \
          is installed, changed or left there. The first call connects and takes a few seconds."
@@ -72,11 +97,27 @@ pub fn for_tools(selection: &Selection, target: &Target) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::Toolset;
+    use crate::{targets::BadTargets, tools::Toolset};
+
+    fn targets(names: &[String]) -> Targets {
+        Targets::read::<BadTargets>(names, Ok).unwrap()
+    }
+
+    #[test]
+    fn of_many_targets_they_name_those_that_fit() {
+        let all = Selection::new(&Toolset::ALL, &[], &[]).unwrap();
+        let names: Vec<String> =
+            (0..100).map(|number| format!("ssh:deploy@web-{number}")).collect();
+        let few = for_tools(&all, &targets(&names[..2]));
+        assert!(few.contains("2 machines, and every call names one with `target`: ssh:deploy@web-0, ssh:deploy@web-1. "), "{few}");
+        let many = for_tools(&all, &targets(&names));
+        assert!(many.len() <= MOST_BYTES, "{}", many.len());
+        assert!(many.contains("ssh:deploy@web-0") && many.contains(" more. "), "{many}");
+    }
 
     #[test]
     fn they_fit_every_client_and_speak_only_of_what_is_offered() {
-        let target: Target = "ssh:deploy@web-1".parse().unwrap();
+        let target = targets(&["ssh:deploy@web-1".to_owned()]);
         let all = Selection::new(&Toolset::ALL, &[], &[]).unwrap();
         let text = for_tools(&all, &target);
         assert!(text.len() <= MOST_BYTES, "{}", text.len());
