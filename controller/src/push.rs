@@ -8,6 +8,7 @@
 pub mod script;
 #[cfg(test)]
 mod tests;
+mod without_shell;
 
 use crate::{
     agents::{Agent, Agents, NoAgent},
@@ -15,7 +16,10 @@ use crate::{
     reporter::{Reporter, Stage},
     snapshot::{self, NotASnapshot},
     target::Target,
-    transport::{self, Channel, Ended, Failure, Login, NotOpened, Prompts, Step, Timings, openssh},
+    transport::{
+        self, Channel, Ended, Failure, Login, NotOpened, Prompts, Step, Timings, container, openssh,
+        wsl,
+    },
 };
 use protocol::{
     WIRE_ID,
@@ -58,6 +62,14 @@ pub struct Settings {
     pub login: Login,
 }
 
+impl Settings {
+    /// What the agent is told first.
+    fn terms(&self) -> Terms {
+        let silence_limit_ms = u32::try_from(self.silence_limit.as_millis()).unwrap_or(u32::MAX);
+        Terms { silence_limit_ms }
+    }
+}
+
 /// Bytes that are written before progress is reported again.
 const PIECE_BYTES: usize = 32 << 10;
 
@@ -76,7 +88,7 @@ pub async fn push(
             snapshot::check(folder)?;
             Source::Snapshot
         }
-        Target::Local | Target::Ssh(_) => Source::Machine,
+        Target::Local | Target::Ssh(_) | Target::Container(_) | Target::Wsl(_) => Source::Machine,
     };
     let largest = settings.agents.largest().map_err(PushError::NoAgent)?;
     let token = new_token()?;
@@ -87,11 +99,19 @@ pub async fn push(
     let opening = transport::open(target, &script, &settings.login, &mut timings, reporter);
     let channel = match tokio::time::timeout_at(until, opening).await {
         Ok(Ok(channel)) => channel,
-        Ok(Err(NotOpened::Login(failure))) => return Err(PushError::Ssh(failure)),
-        Ok(Err(NotOpened::Process(error))) => return Err(PushError::Transport(error.to_string())),
+        Ok(Err(not_opened)) => return Err(not_opened.into()),
         Err(_) => return Err(PushError::late(Stage::NAME_CONNECTING, settings.patience)),
     };
-    Attempt { target, settings, token, channel, largest, timings, until }.finish(reporter).await
+    let began = timings.clone();
+    let attempt = Attempt { target, settings, token, channel, largest, timings, until };
+    let pushed = attempt.finish(reporter).await;
+    match (pushed, target) {
+        (
+            Err(PushError::Container(container::Problem::NoShell { .. })),
+            Target::Container(container),
+        ) => without_shell::push(target, container, settings, began, reporter).await,
+        (pushed, _) => pushed,
+    }
 }
 
 fn new_token() -> Result<Token, PushError> {
@@ -155,10 +175,7 @@ impl Attempt<'_> {
         let Line::Ready { machine, unpacks } = ready else { return Err(self.refused(ready)) };
         let agent = self.settings.agents.for_machine(&machine).map_err(PushError::NoAgent)?;
         let payload = if unpacks { agent.packed.clone() } else { unpacked(&agent)? };
-        let terms = ToAgent::Terms(Terms {
-            silence_limit_ms: u32::try_from(self.settings.silence_limit.as_millis())
-                .unwrap_or(u32::MAX),
-        });
+        let terms = ToAgent::Terms(self.settings.terms());
         let header = script::header(payload.len(), &agent.sha256, unpacks);
         let tail = [controller_mark(&self.token), frame::encode(&terms)?].concat();
         let patience = self.settings.patience.max(transfer_patience(payload.len()));
@@ -211,6 +228,16 @@ impl Attempt<'_> {
             if let Some(failure) = failure {
                 return PushError::Ssh(failure);
             }
+        }
+        if let Target::Container(target) = self.target
+            && let Some(problem) = container::explain(target, code, &[noise, &stderr].concat())
+        {
+            return PushError::Container(problem);
+        }
+        if let Target::Wsl(name) = self.target
+            && let Some(problem) = wsl::explain(name, noise, &stderr)
+        {
+            return PushError::Wsl(problem);
         }
         let said = if noise.trim_ascii().is_empty() { &stderr } else { noise };
         PushError::NoShell { status: code, said: first_of(said) }
@@ -346,6 +373,12 @@ pub enum PushError {
     /// ssh did not log in.
     #[error("{0}")]
     Ssh(Failure),
+    /// No way into a container.
+    #[error("{0}")]
+    Container(container::Problem),
+    /// No way into a distribution.
+    #[error("{0}")]
+    Wsl(wsl::Problem),
     /// What answered is no shell that runs the script.
     #[error("{}", no_shell(*.status, .said))]
     NoShell {
@@ -384,6 +417,17 @@ pub enum PushError {
     },
 }
 
+impl From<NotOpened> for PushError {
+    fn from(not_opened: NotOpened) -> Self {
+        match not_opened {
+            NotOpened::Login(failure) => Self::Ssh(failure),
+            NotOpened::Container(problem) => Self::Container(problem),
+            NotOpened::Wsl(problem) => Self::Wsl(problem),
+            NotOpened::Process(error) => Self::Transport(error.to_string()),
+        }
+    }
+}
+
 fn no_shell(status: Option<i32>, said: &HostText) -> String {
     let status = status.map(|code| format!(" (exit code {code})")).unwrap_or_default();
     if said.as_str().is_empty() {
@@ -411,6 +455,8 @@ impl PushError {
             Self::NoAgent(_) => exit::NO_AGENT,
             Self::Transport(_) | Self::TimedOut { .. } => exit::UNREACHABLE,
             Self::Ssh(failure) => failure.exit_code(),
+            Self::Container(problem) => problem.exit_code(),
+            Self::Wsl(problem) => problem.exit_code(),
             Self::NoShell { .. } | Self::Script { .. } => exit::NO_SHELL,
             Self::Refused { refusal, .. } => refusal.exit_code(),
             Self::Handshake(_) | Self::Frame(_) => exit::ALTERED,

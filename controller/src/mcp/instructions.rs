@@ -12,6 +12,12 @@ pub fn for_tools(selection: &Selection, target: &Target) -> String {
     let place = match target {
         Target::Local => "the machine this server runs on".to_owned(),
         Target::Ssh(ssh) => format!("the Linux host {ssh}, over SSH"),
+        Target::Container(container) => format!(
+            "the container {} of {}: what is outside of it is out of sight",
+            container.name,
+            container.engine.name()
+        ),
+        Target::Wsl(name) => format!("the Linux distribution {name} of a Windows machine"),
         Target::Snapshot(folder) => format!(
             "the files of a Linux host that were taken at another time ({}); nothing can be \
              measured again, and no window can be chosen",
