@@ -17,7 +17,9 @@ use crate::{
     snapshot::{self, NotASnapshot},
     target::Target,
     transport::{
-        self, Channel, Ended, Failure, Login, NotOpened, Prompts, Step, Timings, container, openssh,
+        self, Channel, Ended, Failure, Login, NotOpened, Prompts, Step, Timings, container,
+        openssh,
+        root::{self, Rise},
         wsl,
     },
 };
@@ -94,6 +96,10 @@ pub async fn push(
     let token = new_token()?;
     let patience = settings.patience.max(transfer_patience(largest));
     let script = script::for_session(&token, largest, patience, source);
+    let Login { as_root, prompts, .. } = settings.login;
+    let rise = Rise::of(target, as_root, prompts)
+        .map_err(|error| PushError::Transport(error.to_string()))?;
+    let script = rise.as_ref().map_or_else(|| script.clone(), |rise| rise.wrap(&script));
     let mut timings = Timings::start();
     let until = Instant::now() + settings.patience;
     let opening = transport::open(target, &script, &settings.login, &mut timings, reporter);
@@ -103,7 +109,7 @@ pub async fn push(
         Err(_) => return Err(PushError::late(Stage::NAME_CONNECTING, settings.patience)),
     };
     let began = timings.clone();
-    let attempt = Attempt { target, settings, token, channel, largest, timings, until };
+    let attempt = Attempt { target, settings, token, channel, rise, largest, timings, until };
     let pushed = attempt.finish(reporter).await;
     match (pushed, target) {
         (
@@ -142,6 +148,8 @@ struct Attempt<'a> {
     settings: &'a Settings,
     token: Token,
     channel: Channel,
+    /// How root is become, where the script has to.
+    rise: Option<Rise>,
     largest: usize,
     timings: Timings,
     /// When the target has to be ready.
@@ -167,7 +175,17 @@ impl Attempt<'_> {
         let left = self.until.saturating_duration_since(Instant::now());
         let late = PushError::late(Stage::NAME_CONNECTING, self.settings.patience);
         let ready = within(left, late, async {
-            let found = scan(&mut self.channel.reader, &mut lines).await?;
+            let Channel { reader, writer, carrier, .. } = &mut self.channel;
+            let scanning = scan(reader, &mut lines);
+            let found = match &self.rise {
+                None => scanning.await?,
+                Some(rise) => tokio::select! {
+                    found = scanning => found?,
+                    error = rise.answer(carrier.as_ref(), writer) => {
+                        return Err(PushError::Root(rise.no_answer(&error)).into());
+                    }
+                },
+            };
             Ok(Line::parse(&found.line).ok_or(PushError::Script { line: shown(&found.line) })?)
         })
         .await?;
@@ -228,6 +246,9 @@ impl Attempt<'_> {
             if let Some(failure) = failure {
                 return PushError::Ssh(failure);
             }
+        }
+        if let Some(problem) = self.rise.and_then(|rise| rise.explain(&stderr)) {
+            return PushError::Root(problem);
         }
         if let Target::Container(target) = self.target
             && let Some(problem) = container::explain(target, code, &[noise, &stderr].concat())
@@ -373,6 +394,9 @@ pub enum PushError {
     /// ssh did not log in.
     #[error("{0}")]
     Ssh(Failure),
+    /// The agent is not root's, and should be.
+    #[error("{0}")]
+    Root(root::Problem),
     /// No way into a container.
     #[error("{0}")]
     Container(container::Problem),
@@ -455,6 +479,7 @@ impl PushError {
             Self::NoAgent(_) => exit::NO_AGENT,
             Self::Transport(_) | Self::TimedOut { .. } => exit::UNREACHABLE,
             Self::Ssh(failure) => failure.exit_code(),
+            Self::Root(problem) => problem.exit_code(),
             Self::Container(problem) => problem.exit_code(),
             Self::Wsl(problem) => problem.exit_code(),
             Self::NoShell { .. } | Self::Script { .. } => exit::NO_SHELL,

@@ -9,6 +9,7 @@ pub mod meaning;
 pub mod native;
 pub mod openssh;
 pub mod process;
+pub mod root;
 mod terminal;
 mod timings;
 mod way;

@@ -74,6 +74,7 @@ async fn attempt_over(channel: DuplexStream) -> Result<Pushed, PushError> {
         settings: &settings,
         token: token(),
         channel,
+        rise: None,
         largest: 4,
         timings: Timings::start(),
         until: Instant::now() + PATIENCE,

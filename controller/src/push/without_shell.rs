@@ -44,8 +44,16 @@ pub(super) async fn push(
     let patience = settings.patience.max(transfer_patience(archive.len()));
     let until = Instant::now() + patience;
     let token = token.clone();
-    let mut attempt =
-        Attempt { target, settings, token, channel, largest: agent.bytes, timings, until };
+    let mut attempt = Attempt {
+        target,
+        settings,
+        token,
+        channel,
+        rise: None,
+        largest: agent.bytes,
+        timings,
+        until,
+    };
     let opening = opening(&attempt.token, settings)?;
     let started = within(patience, PushError::late(Stage::NAME_SENDING, patience), async {
         // Short enough to wait in the pipe until the agent reads it.

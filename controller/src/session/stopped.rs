@@ -62,9 +62,8 @@ impl Stopped {
                 let is_engines = |code| {
                     matches!(self.target, Target::Container(_)) && EXITS_OF_ENGINES.contains(&code)
                 };
-                let means_clean = |code| {
-                    code != EXIT_OF_SSH && code != DESCENDANTS_LEFT && !is_engines(code)
-                };
+                let means_clean =
+                    |code| code != EXIT_OF_SSH && code != DESCENDANTS_LEFT && !is_engines(code);
                 self.exit_code().is_some_and(means_clean) && self.hello.is_unlinked
             }
         }

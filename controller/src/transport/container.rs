@@ -55,9 +55,12 @@ pub fn open(container: &Container, script: &str, as_root: bool) -> Result<Channe
 
 /// A missing program by its name.
 fn started<T>(engine: Engine, result: std::io::Result<T>) -> Result<T, NotOpened> {
-    result.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Problem::NoProgram { engine }.into(),
-        _ => error.into(),
+    result.map_err(|error| {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            Problem::NoProgram { engine }.into()
+        } else {
+            error.into()
+        }
     })
 }
 

@@ -34,9 +34,12 @@ fn arguments<'a>(name: &'a str, script: &'a str, as_root: bool) -> Vec<&'a str> 
 pub fn open(name: &str, script: &str, as_root: bool) -> Result<Channel, super::NotOpened> {
     let mut command = Command::new(PROGRAM);
     command.args(arguments(name, script, as_root)).env(AS_UTF8.0, AS_UTF8.1).process_group(0);
-    process::start(command).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Problem::NoProgram.into(),
-        _ => error.into(),
+    process::start(command).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            Problem::NoProgram.into()
+        } else {
+            error.into()
+        }
     })
 }
 

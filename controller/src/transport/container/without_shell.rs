@@ -130,7 +130,11 @@ pub async fn remove(start: Start<'_>) -> bool {
     let path = start.path();
     let file = format!("{path}/a");
     let mut command = program(start.container.engine);
-    command.args(super::exec(start.container, &[&file, "serve", start.token.as_str(), &path], true));
+    command.args(super::exec(
+        start.container,
+        &[&file, "serve", start.token.as_str(), &path],
+        true,
+    ));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let removed = tokio::time::timeout(PATIENCE, command.status()).await;
     removed.is_ok_and(|status| status.is_ok_and(|status| status.code() == Some(CHANNEL_CLOSED)))
