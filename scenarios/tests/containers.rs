@@ -58,6 +58,19 @@ fn alive(container: &Container) -> Vec<Seen> {
     }
 }
 
+/// Waits until sysmcp has heard who the agent is.
+fn connected(sysmcp: &Sysmcp) {
+    let started = Instant::now();
+    let is_connected = || {
+        let audit = std::fs::read_to_string(sysmcp.audit_log()).unwrap_or_default();
+        audit.contains("\"event\":\"connected\"")
+    };
+    while !is_connected() {
+        assert!(started.elapsed() < PATIENCE, "it did not connect");
+        sleep(Duration::from_millis(20));
+    }
+}
+
 fn signal(pid: u32, what: Signal) {
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), what).unwrap();
 }
@@ -196,7 +209,7 @@ fn an_interrupt_ends_the_call_in_the_container_with_a_receipt() {
         let container = docker.run(image, &["--user", "1000"]).unwrap();
         let sysmcp = sysmcp(&docker, &container.target());
         let mut call = long_call(&sysmcp);
-        alive(&container);
+        connected(&sysmcp);
         signal(call.id(), Signal::INT);
         assert_eq!(wait(&mut call), Some(130));
         let audit = std::fs::read_to_string(sysmcp.audit_log()).unwrap();

@@ -231,7 +231,8 @@ fn rule(program: &str) -> &'static str {
     if program == "doas" {
         "`permit nopass USER` in doas.conf"
     } else {
-        "`USER ALL=(root) NOPASSWD: /bin/sh` in sudoers, which is all of root"
+        // Not written as sudoers has it: what stands behind such a word and a colon is taken for a secret.
+        "in sudoers, with the tag NOPASSWD for /bin/sh, which is all of root"
     }
 }
 
