@@ -1,7 +1,7 @@
-//! A private Docker, with containers of its own, and a look at them from the host.
+//! A private Docker or Podman, with containers of its own, and a look at them from the host.
 //!
-//! The daemon and all that it starts are in mount and process namespaces of their own, which end with
-//! the test. Images are made of busybox alone: with a shell, or as a distroless one is, without.
+//! Docker's daemon and all that it starts are in mount and process namespaces of their own, which end
+//! with the test. Podman has no daemon; its files are in a folder of the test. Images are made of busybox alone: with a shell, or as a distroless one is, without.
 
 use crate::not_run::{not_here, not_run};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -54,20 +54,66 @@ impl Image {
     }
 }
 
-/// A running daemon.
+/// An engine of a test's own.
 #[derive(Debug)]
-pub struct Docker {
+pub struct Engine {
+    program: &'static str,
     folder: tempfile::TempDir,
-    daemon: Child,
+    /// Docker's.
+    daemon: Option<Child>,
 }
 
-impl Docker {
-    /// Starts one. Where that cannot be done here, notes which check does not run.
+impl Engine {
+    /// Makes a Podman. Where that cannot be done here, notes which check does not run.
     ///
     /// # Errors
     ///
     /// When an image cannot be made.
-    pub fn start(check: &str) -> Result<Option<Self>> {
+    pub fn podman(check: &str) -> Result<Option<Self>> {
+        if !rustix::process::geteuid().is_root() {
+            not_run(check, "root, for a Podman of its own");
+            return Ok(None);
+        }
+        if find("podman").is_err() {
+            not_run(check, "podman (package podman)");
+            return Ok(None);
+        }
+        let folder = tempfile::tempdir()?;
+        let podman = Self { program: "podman", folder, daemon: None };
+        let at = |name: &str| podman.folder.path().join(name).display().to_string();
+        let storage = format!(
+            "[storage]\ndriver = \"vfs\"\nrunroot = \"{}\"\ngraphroot = \"{}\"\n",
+            at("run"),
+            at("root")
+        );
+        fs::write(podman.folder.path().join("storage.conf"), storage)?;
+        // Limits as the machine may have them, and locks that are gone with the folder.
+        let engine = format!(
+            "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n\
+             [engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\n\
+             lock_type = \"file\"\nruntime = \"runc\"\ntmp_dir = \"{}\"\n",
+            at("tmp")
+        );
+        fs::write(podman.folder.path().join("containers.conf"), engine)?;
+        for image in Image::ALL {
+            podman.import(image)?;
+        }
+        match podman.run(Image::Shell, &[]) {
+            Ok(_) => {}
+            Err(error) => {
+                not_here(check, &format!("podman runs no container here: {error:#}"));
+                return Ok(None);
+            }
+        }
+        Ok(Some(podman))
+    }
+
+    /// Starts a Docker. Where that cannot be done here, notes which check does not run.
+    ///
+    /// # Errors
+    ///
+    /// When an image cannot be made.
+    pub fn docker(check: &str) -> Result<Option<Self>> {
         if !rustix::process::geteuid().is_root() {
             not_run(check, "root, for a Docker of its own");
             return Ok(None);
@@ -107,16 +153,18 @@ impl Docker {
             .stderr(log)
             .spawn()
             .context("could not run unshare; install util-linux")?;
-        Ok(Self { folder, daemon })
+        Ok(Self { program: "docker", folder, daemon: Some(daemon) })
     }
 
     fn wait_until_up(&mut self) -> Result<()> {
         let started = Instant::now();
         while started.elapsed() < Duration::from_secs(30) {
-            if self.docker(&["version"]).is_ok() {
+            if self.command(&["version"]).is_ok() {
                 return Ok(());
             }
-            if let Some(status) = self.daemon.try_wait()? {
+            if let Some(daemon) = &mut self.daemon
+                && let Some(status) = daemon.try_wait()?
+            {
                 bail!("it ended at once ({status}): {}", self.last_words());
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -151,25 +199,32 @@ impl Docker {
         let packed =
             Command::new("tar").arg("-cf").arg(&tar).arg("-C").arg(&root).arg(".").status();
         ensure!(packed.context("could not run tar")?.success(), "tar failed");
-        self.docker(&["import", &tar.display().to_string(), image.name()]).map(|_| ())
+        self.command(&["import", &tar.display().to_string(), image.name()]).map(|_| ())
     }
 
-    /// Where the daemon listens, as `DOCKER_HOST` has it.
-    pub fn host(&self) -> String {
-        format!("unix://{}", self.folder.path().join("socket").display())
+    /// What makes the engine's program talk to this very engine.
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        let at = |name: &str| self.folder.path().join(name).display().to_string();
+        if self.daemon.is_some() {
+            return vec![("DOCKER_HOST", format!("unix://{}", at("socket")))];
+        }
+        vec![
+            ("CONTAINERS_STORAGE_CONF", at("storage.conf")),
+            ("CONTAINERS_CONF", at("containers.conf")),
+        ]
     }
 
-    /// Runs `docker` with some words, and gives what it printed.
+    /// Runs the engine's program with some words, and gives what it printed.
     ///
     /// # Errors
     ///
     /// When it fails, with what it said.
-    pub fn docker(&self, words: &[&str]) -> Result<String> {
-        let mut docker = Command::new("docker");
-        docker.args(words).env("DOCKER_HOST", self.host()).stdin(Stdio::null());
-        let output = docker.output().context("could not run docker; install docker.io")?;
+    pub fn command(&self, words: &[&str]) -> Result<String> {
+        let mut command = Command::new(self.program);
+        command.args(words).envs(self.variables()).stdin(Stdio::null());
+        let output = command.output().with_context(|| format!("install {}", self.program))?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "docker {words:?}: {said}");
+        ensure!(output.status.success(), "{} {words:?}: {said}", self.program);
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
@@ -186,29 +241,31 @@ impl Docker {
             Image::Distroless => &["/busybox", "sleep", "86400"],
         };
         let own = ["run", "-d", "--network", "none", "--name", &name, "-e", &variable];
-        self.docker(&[&own, options, &[image.name()], sleep].concat())?;
-        Ok(Container { docker: self, name: name.clone() })
+        self.command(&[&own, options, &[image.name()], sleep].concat())?;
+        Ok(Container { engine: self, name: name.clone() })
     }
 }
 
-impl Drop for Docker {
+impl Drop for Engine {
     fn drop(&mut self) {
         // In order first, so that no cgroup and no mount is left; whatever stays is killed.
-        if let Ok(all) = self.docker(&["ps", "-aq"]) {
+        if let Ok(all) = self.command(&["ps", "-aq"]) {
             let all: Vec<&str> = all.split_whitespace().collect();
             if !all.is_empty() {
-                let _ = self.docker(&[&["rm", "-f"], all.as_slice()].concat());
+                let _ = self.command(&[&["rm", "-f"], all.as_slice()].concat());
             }
         }
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
+        if let Some(daemon) = &mut self.daemon {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
     }
 }
 
-/// A container of a daemon of ours.
+/// A container of an engine of ours.
 #[derive(Debug)]
-pub struct Container<'d> {
-    docker: &'d Docker,
+pub struct Container<'e> {
+    engine: &'e Engine,
     /// Its name, which no other has.
     pub name: String,
 }
@@ -225,16 +282,16 @@ pub struct Seen {
 impl Container<'_> {
     /// It as a target.
     pub fn target(&self) -> String {
-        format!("docker:{}", self.name)
+        format!("{}:{}", self.engine.program, self.name)
     }
 
     /// Does something to it: `pause`, `stop`, `kill`.
     ///
     /// # Errors
     ///
-    /// When Docker does not do it.
+    /// When the engine does not do it.
     pub fn make(&self, words: &[&str]) -> Result<()> {
-        self.docker.docker(&[words, &[self.name.as_str()]].concat()).map(|_| ())
+        self.engine.command(&[words, &[self.name.as_str()]].concat()).map(|_| ())
     }
 
     /// All processes in it: what is started there inherits its environment. Zombies have none.
@@ -293,7 +350,7 @@ impl Container<'_> {
                 }
             }
         }
-        let changes = self.docker.docker(&["diff", &self.name])?;
+        let changes = self.engine.command(&["diff", &self.name])?;
         files.extend(changes.lines().filter(|line| line.contains("sysmcp")).map(str::to_owned));
         Ok(files)
     }

@@ -1,11 +1,11 @@
-//! Containers of a real Docker: that they answer, that those which cannot say why, and that no end of
+//! Containers of a real Docker and a real Podman: that they answer, that those which cannot say why, and that no end of
 //! a session leaves a process or a file there, looked at from the host.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{
-    containers::{Container, Docker, Image, Seen},
+    containers::{Container, Engine, Image, Seen},
     sysmcp::Sysmcp,
     without_settings::without_settings,
 };
@@ -21,10 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(12);
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// sysmcp for a container of a Docker of ours.
-fn sysmcp(docker: &Docker, target: &str) -> Sysmcp {
+/// sysmcp for a container of an engine of ours.
+fn sysmcp(engine: &Engine, target: &str) -> Sysmcp {
     let sysmcp = Sysmcp::local().unwrap().at(target).with_faulty_agents();
-    sysmcp.with_variable("DOCKER_HOST", docker.host())
+    let variables = engine.variables().into_iter();
+    variables.fold(sysmcp, |sysmcp, (name, value)| sysmcp.with_variable(name, value))
 }
 
 fn said(output: &Output) -> String {
@@ -88,7 +89,7 @@ fn wait(child: &mut Child) -> Option<i32> {
 
 #[test]
 fn a_container_answers_with_or_without_a_shell_and_keeps_nothing() {
-    let Some(docker) = Docker::start("containers that answer").unwrap() else { return };
+    let Some(docker) = Engine::docker("containers that answer").unwrap() else { return };
     let cases: [(&str, Image, &[&str], &[&str], u32); 6] = [
         ("a shell", Image::Shell, &[], &[], 0),
         ("a shell and an ordinary user", Image::Shell, &["--user", "1000:1000"], &[], 1000),
@@ -104,26 +105,65 @@ fn a_container_answers_with_or_without_a_shell_and_keeps_nothing() {
         ),
     ];
     for (row, image, options, flags, uid) in cases {
-        let container = docker.run(image, options).unwrap();
-        // Several times: nothing there may depend on who is quicker.
-        for _ in 0..3 {
-            let sysmcp = sysmcp(&docker, &container.target()).with(flags);
-            let answer = sysmcp.answer("process_list", &json!({"window_ms": 100})).unwrap();
-            let text = answer.to_string();
-            assert!(text.contains("sleep"), "{row}: {text}");
-            assert!(!text.contains("dockerd"), "{row}: what is outside is shown: {text}");
-            let audit = std::fs::read_to_string(sysmcp.audit_log()).unwrap();
-            assert!(audit.contains(&format!("\"uid\":{uid},")), "{row}: {audit}");
-            assert!(audit.contains("\"clean\":true"), "{row}: {audit}");
-            assert!(audit.contains("0 processes left, 0 files left"), "{row}: {audit}");
-        }
-        assert_clean(&container, row);
+        assert_answers(&docker, row, image, options, flags, uid);
     }
 }
 
 #[test]
+fn a_container_of_podman_answers_with_or_without_a_shell_and_keeps_nothing() {
+    let Some(podman) = Engine::podman("containers of Podman").unwrap() else { return };
+    let cases: [(&str, Image, &[&str], &[&str], u32); 4] = [
+        ("a shell", Image::Shell, &[], &[], 0),
+        ("no shell", Image::Distroless, &[], &[], 0),
+        ("no shell and an ordinary user", Image::Distroless, &["--user", "1000"], &[], 1000),
+        ("its root in place of its user", Image::Distroless, &["--user", "1000"], &["--sudo"], 0),
+    ];
+    for (row, image, options, flags, uid) in cases {
+        assert_answers(&podman, row, image, options, flags, uid);
+    }
+    let stopped = podman.run(Image::Shell, &[]).unwrap();
+    stopped.make(&["stop", "-t", "0"]).unwrap();
+    let read_only = podman.run(Image::Distroless, &["--read-only", "--read-only-tmpfs=false"]);
+    let cases = [
+        (stopped.target(), 11, "is not running: it has ended"),
+        (read_only.unwrap().target(), 17, "is read-only and it has no shell"),
+        ("podman:nobody".to_owned(), 11, "podman has no container `nobody`"),
+    ];
+    for (target, code, want) in cases {
+        let output = sysmcp(&podman, &target).call("self_test", &json!({"count": 1})).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{target}: {}", said(&output));
+        assert!(said(&output).contains(want), "{target}: {}", said(&output));
+    }
+}
+
+/// Asserts that a container answers, as a user, and that nothing stays there.
+fn assert_answers(
+    engine: &Engine,
+    row: &str,
+    image: Image,
+    options: &[&str],
+    flags: &[&str],
+    uid: u32,
+) {
+    let container = engine.run(image, options).unwrap();
+    // Several times: nothing there may depend on who is quicker.
+    for _ in 0..3 {
+        let sysmcp = sysmcp(engine, &container.target()).with(flags);
+        let answer = sysmcp.answer("process_list", &json!({"window_ms": 100})).unwrap();
+        let text = answer.to_string();
+        assert!(text.contains("sleep"), "{row}: {text}");
+        assert!(!text.contains("dockerd"), "{row}: what is outside is shown: {text}");
+        let audit = std::fs::read_to_string(sysmcp.audit_log()).unwrap();
+        assert!(audit.contains(&format!("\"uid\":{uid},")), "{row}: {audit}");
+        assert!(audit.contains("\"clean\":true"), "{row}: {audit}");
+        assert!(audit.contains("0 processes left, 0 files left"), "{row}: {audit}");
+    }
+    assert_clean(&container, row);
+}
+
+#[test]
 fn what_the_default_seccomp_filter_refuses_is_told() {
-    let Some(docker) = Docker::start("a container with seccomp").unwrap() else { return };
+    let Some(docker) = Engine::docker("a container with seccomp").unwrap() else { return };
     let container = docker.run(Image::Shell, &[]).unwrap();
     let sysmcp = sysmcp(&docker, &container.target());
     let answer = sysmcp.answer("capabilities", &json!({"all": true})).unwrap();
@@ -137,7 +177,7 @@ fn what_the_default_seccomp_filter_refuses_is_told() {
 
 #[test]
 fn a_container_that_lets_nobody_in_says_why() {
-    let Some(docker) = Docker::start("containers that do not answer").unwrap() else { return };
+    let Some(docker) = Engine::docker("containers that do not answer").unwrap() else { return };
     let read_only = docker.run(Image::Distroless, &["--read-only"]).unwrap();
     let no_place = docker.run(Image::Shell, &["--read-only"]).unwrap();
     let paused = docker.run(Image::Shell, &[]).unwrap();
@@ -165,11 +205,13 @@ fn a_container_that_lets_nobody_in_says_why() {
 
 #[test]
 fn an_engine_that_lets_nobody_in_says_why() {
-    let Some(docker) = Docker::start("an engine that does not answer").unwrap() else { return };
+    let Some(docker) = Engine::docker("an engine that does not answer").unwrap() else { return };
     let container = docker.run(Image::Shell, &[]).unwrap();
     let sysmcp = sysmcp(&docker, &container.target());
-    let away = docker.host().replace("/socket", "/nothing");
-    let output = sysmcp.with_variable("DOCKER_HOST", away).call("self_test", &json!({})).unwrap();
+    let output = sysmcp
+        .with_variable("DOCKER_HOST", "unix:///nothing")
+        .call("self_test", &json!({}))
+        .unwrap();
     assert_eq!(output.status.code(), Some(11), "{}", said(&output));
     assert!(said(&output).contains("docker does not answer"), "{}", said(&output));
 
@@ -189,7 +231,7 @@ fn an_engine_that_lets_nobody_in_says_why() {
         .args(["--target", &container.target(), "--audit-log"])
         .arg(folder.path().join("audit.jsonl"))
         .args(["call", "process_list"])
-        .env("DOCKER_HOST", docker.host())
+        .envs(docker.variables())
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(13), "{}", said(&output));
@@ -204,7 +246,7 @@ fn open_to_all(folder: &std::path::Path) {
 
 #[test]
 fn an_interrupt_ends_the_call_in_the_container_with_a_receipt() {
-    let Some(docker) = Docker::start("an interrupt, in a container").unwrap() else { return };
+    let Some(docker) = Engine::docker("an interrupt, in a container").unwrap() else { return };
     for image in [Image::Shell, Image::Distroless] {
         let container = docker.run(image, &["--user", "1000"]).unwrap();
         let sysmcp = sysmcp(&docker, &container.target());
@@ -220,7 +262,7 @@ fn an_interrupt_ends_the_call_in_the_container_with_a_receipt() {
 
 #[test]
 fn a_killed_controller_leaves_nothing_in_the_container() {
-    let Some(docker) = Docker::start("KILL of the controller, in a container").unwrap() else {
+    let Some(docker) = Engine::docker("KILL of the controller, in a container").unwrap() else {
         return;
     };
     for image in [Image::Shell, Image::Distroless] {
@@ -245,7 +287,7 @@ fn a_killed_controller_leaves_nothing_in_the_container() {
 
 #[test]
 fn an_engines_client_that_is_killed_leaves_nothing_in_the_container() {
-    let Some(docker) = Docker::start("KILL of docker's client").unwrap() else { return };
+    let Some(docker) = Engine::docker("KILL of docker's client").unwrap() else { return };
     for image in [Image::Shell, Image::Distroless] {
         let container = docker.run(image, &[]).unwrap();
         let sysmcp = sysmcp(&docker, &container.target());
@@ -275,7 +317,7 @@ fn clients(name: &str) -> Vec<u32> {
 
 #[test]
 fn a_container_that_is_killed_ends_the_call_with_a_word() {
-    let Some(docker) = Docker::start("KILL of a container").unwrap() else { return };
+    let Some(docker) = Engine::docker("KILL of a container").unwrap() else { return };
     let container = docker.run(Image::Shell, &[]).unwrap();
     let sysmcp = sysmcp(&docker, &container.target());
     let mut call = long_call(&sysmcp);

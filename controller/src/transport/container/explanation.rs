@@ -104,8 +104,8 @@ pub enum Problem {
     },
     /// It has ended, or was never started.
     #[error(
-        "the container `{name}` is not running, so nothing can be looked at in it. How it ended: \
-         {} inspect -f '{{{{json .State}}}}' {name}", .engine.name()
+        "the container `{name}` is not running: it has ended, is paused, or was never started. Its \
+         state: {} inspect -f '{{{{json .State}}}}' {name}", .engine.name()
     )]
     NotRunning {
         /// Whose.
@@ -218,13 +218,13 @@ mod tests {
             Engine::Docker,
             1,
             "Error response from daemon: Container 24113e69 is not running\n",
-            "is not running, so nothing",
+            "is not running: it has ended",
         ),
         (
             Engine::Podman,
             255,
             "Error: can only create exec sessions on running containers: container state improper\n",
-            "is not running, so nothing",
+            "is not running: it has ended",
         ),
         (
             Engine::Docker,

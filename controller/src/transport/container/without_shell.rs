@@ -24,16 +24,16 @@ use std::{
 use tokio::process::Command;
 
 /// Runs on this machine. Its words: the engine's program, the container, the archive, the token, the
-/// folder, and the options of `exec`. Only where the agent is not root's is anything left for `forget`
+/// folder, the option of `cp`, if any, and the options of `exec`. Only where the agent is not root's is anything left for `forget`
 /// to remove: the folder is in the root, which is root's.
 const SCRIPT: &str = r#"
-engine=$1; name=$2; archive=$3; token=$4; folder=$5; shift 5
+engine=$1; name=$2; archive=$3; token=$4; folder=$5; as_it_is=$6; shift 6
 forget() {
     "$engine" exec -i --user 0 "$name" "$folder/a" serve "$token" "$folder" </dev/null >/dev/null 2>&1
 }
 trap forget EXIT
 trap "exit 143" HUP INT TERM
-"$engine" cp - "$name:/" <"$archive" >/dev/null || exit
+"$engine" cp $as_it_is - "$name:/" <"$archive" >/dev/null || exit
 "$engine" exec -i "$@" "$name" "$folder/a" serve "$token" "$folder"
 "#;
 
@@ -104,6 +104,12 @@ pub fn start(start: Start<'_>, archive: &[u8]) -> Result<Channel, NotOpened> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", SCRIPT, "sysmcp", container.engine.name(), &container.name]);
     command.arg(format!("/dev/fd/{}", file.as_raw_fd())).args([token.as_str(), &start.path()]);
+    command.arg(match container.engine {
+        Engine::Docker => "",
+        // Podman gives what it copies to the container's user, who could then remove the file and
+        // not the folder.
+        Engine::Podman => "--archive=false",
+    });
     if as_root {
         command.args(["--user", "0"]);
     }
