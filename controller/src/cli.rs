@@ -32,9 +32,9 @@ pub struct Cli {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "For every command")]
 pub struct Common {
-    /// Machine to look at: local, ssh:user@host:port, or snapshot:folder; russh: is ssh: with
-    /// sysmcp's own SSH whatever is configured, openssh: with your ssh. Give it once for each of
-    /// several machines [default: local]
+    /// Machine to look at: local, ssh:user@host:port, docker:name, podman:name, wsl:name, or
+    /// snapshot:folder; russh: is ssh: with sysmcp's own SSH whatever is configured, openssh: with
+    /// your ssh. Give it once for each of several machines [default: local]
     #[arg(long, global = true, value_name = "TARGET")]
     pub target: Option<Vec<String>>,
     /// Configuration file [default: ~/.config/sysmcp/config.toml]
@@ -65,6 +65,10 @@ pub struct Common {
     /// Configuration for ssh, instead of your own: as `ssh -F`
     #[arg(long, global = true, value_name = "FILE")]
     pub ssh_config: Option<PathBuf>,
+    /// Be root there: by sudo or doas of the login, or as root of a container; a password is asked for
+    /// at the terminal, if there is one
+    #[arg(long, global = true)]
+    pub sudo: bool,
     /// Believe a host whose key is not known yet, and record it; one that has changed is refused
     #[arg(long, global = true)]
     pub accept_new: bool,
@@ -192,6 +196,7 @@ impl Common {
             max_calls: self.max_calls,
             ssh_config: self.ssh_config.clone(),
             agents: self.agents.clone(),
+            sudo: self.sudo.then_some(true),
             accept_new: self.accept_new,
         }
     }

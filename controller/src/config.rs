@@ -39,6 +39,8 @@ pub struct Settings {
     pub ssh_config: Option<PathBuf>,
     /// A folder with agents, instead of the embedded ones.
     pub agents: Option<PathBuf>,
+    /// Whether the agent is to be root's.
+    pub sudo: Option<bool>,
     /// Whether to believe a host whose key is not known. Only a flag says so: for every time there
     /// is the SSH configuration.
     #[serde(skip)]
@@ -46,7 +48,7 @@ pub struct Settings {
 }
 
 /// The variables, each with the setting it sets.
-pub const VARIABLES: [(&str, &str); 11] = [
+pub const VARIABLES: [(&str, &str); 12] = [
     ("SYSMCP_CONFIG", "the configuration file"),
     ("SYSMCP_TARGET", "the machine to look at, or several, separated by commas"),
     ("SYSMCP_TOOLSETS", "sets of tools to offer, separated by commas"),
@@ -57,6 +59,7 @@ pub const VARIABLES: [(&str, &str); 11] = [
     ("SYSMCP_SILENCE_LIMIT_S", "seconds of silence after which agent and controller give up"),
     ("SYSMCP_MAX_CALLS", "calls that may run at the same time on one machine"),
     ("SYSMCP_SSH_CONFIG", "a configuration for ssh, instead of the user's own"),
+    ("SYSMCP_SUDO", "whether the agent is to be root's there: true or false"),
     ("SYSMCP_AGENTS", "a folder with agents, instead of the embedded ones"),
 ];
 
@@ -81,6 +84,8 @@ pub struct Config {
     pub agents: Agents,
     /// Whether to believe a host whose key is not known, and to write its key down.
     pub accept_new: bool,
+    /// Whether the agent is to be root's whoever logs in.
+    pub as_root: bool,
 }
 
 /// The environment, as far as it matters.
@@ -172,6 +177,7 @@ impl Settings {
             max_calls: self.max_calls.or(weaker.max_calls),
             ssh_config: self.ssh_config.or(weaker.ssh_config),
             agents: self.agents.or(weaker.agents),
+            sudo: self.sudo.or(weaker.sudo),
             accept_new: self.accept_new || weaker.accept_new,
         }
     }
@@ -187,6 +193,12 @@ fn from_variables(environment: &Environment) -> Result<Settings, ConfigError> {
         text(name).map(parse).transpose()
     };
     let max_calls = number("SYSMCP_MAX_CALLS")?;
+    let claim = |name: &'static str| {
+        let parse = |value: String| {
+            value.parse::<bool>().map_err(|_| ConfigError::NotAClaim { name, value })
+        };
+        text(name).map(parse).transpose()
+    };
     Ok(Settings {
         target: list("SYSMCP_TARGET"),
         toolsets: list("SYSMCP_TOOLSETS"),
@@ -198,6 +210,7 @@ fn from_variables(environment: &Environment) -> Result<Settings, ConfigError> {
         max_calls: max_calls.map(|calls| usize::try_from(calls).unwrap_or(usize::MAX)),
         ssh_config: text("SYSMCP_SSH_CONFIG").map(PathBuf::from),
         agents: text("SYSMCP_AGENTS").map(PathBuf::from),
+        sudo: claim("SYSMCP_SUDO")?,
         accept_new: false,
     })
 }
@@ -243,9 +256,13 @@ fn complete(
     is_root: bool,
 ) -> Result<Config, ConfigError> {
     let written = trimmed(settings.target.as_deref().unwrap_or_default());
+    let as_root = settings.sudo.unwrap_or(false);
     let targets = Targets::read(&written, |target| match target {
+        Target::Snapshot(_) if as_root => Err(ConfigError::RootOfSnapshot),
         Target::Snapshot(folder) => at_home(folder, environment).map(Target::Snapshot),
-        other @ (Target::Local | Target::Ssh(_)) => Ok(other),
+        other @ (Target::Local | Target::Ssh(_) | Target::Container(_) | Target::Wsl(_)) => {
+            Ok(other)
+        }
     })?;
     let seconds = |value: Option<u64>, default: u64, name, range: std::ops::RangeInclusive<u64>| {
         let value = value.unwrap_or(default);
@@ -272,6 +289,7 @@ fn complete(
         ssh_config: settings.ssh_config,
         agents: settings.agents.map_or(Agents::Embedded, Agents::Folder),
         accept_new: settings.accept_new,
+        as_root,
     })
 }
 
@@ -341,6 +359,17 @@ pub enum ConfigError {
         /// Its value.
         value: String,
     },
+    /// A variable is neither true nor false.
+    #[error("{name} is `{value}`: expected true or false")]
+    NotAClaim {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// Root is asked for where only files are read.
+    #[error("--sudo is for machines; leave it out, and let this user read the snapshot's folder")]
+    RootOfSnapshot,
     /// The file cannot be read.
     #[error("could not read the configuration file {path}: {reason}")]
     Unreadable {

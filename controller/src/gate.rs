@@ -80,6 +80,7 @@ impl Gate {
                 ssh_config: config.ssh_config.clone(),
                 accepts_new_hosts: config.accept_new,
                 answer_limit: Login::ANSWER_LIMIT,
+                as_root: config.as_root,
             },
         });
         let place = |target: &Target| {

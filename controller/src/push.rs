@@ -8,6 +8,7 @@
 pub mod script;
 #[cfg(test)]
 mod tests;
+mod without_shell;
 
 use crate::{
     agents::{Agent, Agents, NoAgent},
@@ -15,7 +16,12 @@ use crate::{
     reporter::{Reporter, Stage},
     snapshot::{self, NotASnapshot},
     target::Target,
-    transport::{self, Channel, Ended, Failure, Login, NotOpened, Prompts, Step, Timings, openssh},
+    transport::{
+        self, Channel, Ended, Failure, Login, NotOpened, Prompts, Step, Timings, container,
+        openssh,
+        root::{self, Rise},
+        wsl,
+    },
 };
 use protocol::{
     WIRE_ID,
@@ -58,6 +64,14 @@ pub struct Settings {
     pub login: Login,
 }
 
+impl Settings {
+    /// What the agent is told first.
+    fn terms(&self) -> Terms {
+        let silence_limit_ms = u32::try_from(self.silence_limit.as_millis()).unwrap_or(u32::MAX);
+        Terms { silence_limit_ms }
+    }
+}
+
 /// Bytes that are written before progress is reported again.
 const PIECE_BYTES: usize = 32 << 10;
 
@@ -76,22 +90,34 @@ pub async fn push(
             snapshot::check(folder)?;
             Source::Snapshot
         }
-        Target::Local | Target::Ssh(_) => Source::Machine,
+        Target::Local | Target::Ssh(_) | Target::Container(_) | Target::Wsl(_) => Source::Machine,
     };
     let largest = settings.agents.largest().map_err(PushError::NoAgent)?;
     let token = new_token()?;
     let patience = settings.patience.max(transfer_patience(largest));
     let script = script::for_session(&token, largest, patience, source);
+    let Login { as_root, prompts, .. } = settings.login;
+    let rise = Rise::of(target, as_root, prompts)
+        .map_err(|error| PushError::Transport(error.to_string()))?;
+    let script = rise.as_ref().map_or_else(|| script.clone(), |rise| rise.wrap(&script));
     let mut timings = Timings::start();
     let until = Instant::now() + settings.patience;
     let opening = transport::open(target, &script, &settings.login, &mut timings, reporter);
     let channel = match tokio::time::timeout_at(until, opening).await {
         Ok(Ok(channel)) => channel,
-        Ok(Err(NotOpened::Login(failure))) => return Err(PushError::Ssh(failure)),
-        Ok(Err(NotOpened::Process(error))) => return Err(PushError::Transport(error.to_string())),
+        Ok(Err(not_opened)) => return Err(not_opened.into()),
         Err(_) => return Err(PushError::late(Stage::NAME_CONNECTING, settings.patience)),
     };
-    Attempt { target, settings, token, channel, largest, timings, until }.finish(reporter).await
+    let began = timings.clone();
+    let attempt = Attempt { target, settings, token, channel, rise, largest, timings, until };
+    let pushed = attempt.finish(reporter).await;
+    match (pushed, target) {
+        (
+            Err(PushError::Container(container::Problem::NoShell { .. })),
+            Target::Container(container),
+        ) => without_shell::push(target, container, settings, began, reporter).await,
+        (pushed, _) => pushed,
+    }
 }
 
 fn new_token() -> Result<Token, PushError> {
@@ -122,6 +148,8 @@ struct Attempt<'a> {
     settings: &'a Settings,
     token: Token,
     channel: Channel,
+    /// How root is become, where the script has to.
+    rise: Option<Rise>,
     largest: usize,
     timings: Timings,
     /// When the target has to be ready.
@@ -147,7 +175,17 @@ impl Attempt<'_> {
         let left = self.until.saturating_duration_since(Instant::now());
         let late = PushError::late(Stage::NAME_CONNECTING, self.settings.patience);
         let ready = within(left, late, async {
-            let found = scan(&mut self.channel.reader, &mut lines).await?;
+            let Channel { reader, writer, carrier, .. } = &mut self.channel;
+            let scanning = scan(reader, &mut lines);
+            let found = match &self.rise {
+                None => scanning.await?,
+                Some(rise) => tokio::select! {
+                    found = scanning => found?,
+                    error = rise.answer(carrier.as_ref(), writer) => {
+                        return Err(PushError::Root(rise.no_answer(&error)).into());
+                    }
+                },
+            };
             Ok(Line::parse(&found.line).ok_or(PushError::Script { line: shown(&found.line) })?)
         })
         .await?;
@@ -155,10 +193,7 @@ impl Attempt<'_> {
         let Line::Ready { machine, unpacks } = ready else { return Err(self.refused(ready)) };
         let agent = self.settings.agents.for_machine(&machine).map_err(PushError::NoAgent)?;
         let payload = if unpacks { agent.packed.clone() } else { unpacked(&agent)? };
-        let terms = ToAgent::Terms(Terms {
-            silence_limit_ms: u32::try_from(self.settings.silence_limit.as_millis())
-                .unwrap_or(u32::MAX),
-        });
+        let terms = ToAgent::Terms(self.settings.terms());
         let header = script::header(payload.len(), &agent.sha256, unpacks);
         let tail = [controller_mark(&self.token), frame::encode(&terms)?].concat();
         let patience = self.settings.patience.max(transfer_patience(payload.len()));
@@ -211,6 +246,19 @@ impl Attempt<'_> {
             if let Some(failure) = failure {
                 return PushError::Ssh(failure);
             }
+        }
+        if let Some(problem) = self.rise.and_then(|rise| rise.explain(&stderr)) {
+            return PushError::Root(problem);
+        }
+        if let Target::Container(target) = self.target
+            && let Some(problem) = container::explain(target, code, &[noise, &stderr].concat())
+        {
+            return PushError::Container(problem);
+        }
+        if let Target::Wsl(name) = self.target
+            && let Some(problem) = wsl::explain(name, noise, &stderr)
+        {
+            return PushError::Wsl(problem);
         }
         let said = if noise.trim_ascii().is_empty() { &stderr } else { noise };
         PushError::NoShell { status: code, said: first_of(said) }
@@ -346,6 +394,15 @@ pub enum PushError {
     /// ssh did not log in.
     #[error("{0}")]
     Ssh(Failure),
+    /// The agent is not root's, and should be.
+    #[error("{0}")]
+    Root(root::Problem),
+    /// No way into a container.
+    #[error("{0}")]
+    Container(container::Problem),
+    /// No way into a distribution.
+    #[error("{0}")]
+    Wsl(wsl::Problem),
     /// What answered is no shell that runs the script.
     #[error("{}", no_shell(*.status, .said))]
     NoShell {
@@ -384,6 +441,17 @@ pub enum PushError {
     },
 }
 
+impl From<NotOpened> for PushError {
+    fn from(not_opened: NotOpened) -> Self {
+        match not_opened {
+            NotOpened::Login(failure) => Self::Ssh(failure),
+            NotOpened::Container(problem) => Self::Container(problem),
+            NotOpened::Wsl(problem) => Self::Wsl(problem),
+            NotOpened::Process(error) => Self::Transport(error.to_string()),
+        }
+    }
+}
+
 fn no_shell(status: Option<i32>, said: &HostText) -> String {
     let status = status.map(|code| format!(" (exit code {code})")).unwrap_or_default();
     if said.as_str().is_empty() {
@@ -411,6 +479,9 @@ impl PushError {
             Self::NoAgent(_) => exit::NO_AGENT,
             Self::Transport(_) | Self::TimedOut { .. } => exit::UNREACHABLE,
             Self::Ssh(failure) => failure.exit_code(),
+            Self::Root(problem) => problem.exit_code(),
+            Self::Container(problem) => problem.exit_code(),
+            Self::Wsl(problem) => problem.exit_code(),
             Self::NoShell { .. } | Self::Script { .. } => exit::NO_SHELL,
             Self::Refused { refusal, .. } => refusal.exit_code(),
             Self::Handshake(_) | Self::Frame(_) => exit::ALTERED,

@@ -1,5 +1,6 @@
-//! Which machine is meant, as a person writes it: `local`, `ssh:user@host:port`, or
-//! `snapshot:folder`. `russh:` and `openssh:` stand for `ssh:` with one way of getting there.
+//! Which machine is meant, as a person writes it: `local`, `ssh:user@host:port`, `docker:name`,
+//! `podman:name`, `wsl:name`, or `snapshot:folder`. `russh:` and `openssh:` stand for `ssh:` with one
+//! way of getting there.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -10,6 +11,10 @@ pub enum Target {
     Local,
     /// A machine that SSH reaches.
     Ssh(SshTarget),
+    /// A container that an engine's command line reaches.
+    Container(Container),
+    /// A Linux of the Windows Subsystem for Linux, by the name of its distribution.
+    Wsl(String),
     /// A machine whose files were taken, in a folder of the machine the controller runs on.
     Snapshot(PathBuf),
 }
@@ -52,6 +57,40 @@ impl Way {
     }
 }
 
+/// A running container.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Container {
+    /// Whose it is.
+    pub engine: Engine,
+    /// Its name or id, as the engine lists it.
+    pub name: String,
+}
+
+/// What runs containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Engine {
+    /// Docker.
+    Docker,
+    /// Podman.
+    Podman,
+}
+
+impl Engine {
+    /// Its program, which is also what stands before the container's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+        }
+    }
+}
+
+impl fmt::Display for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.engine.name(), self.name)
+    }
+}
+
 impl FromStr for Target {
     type Err = BadTarget;
 
@@ -63,12 +102,35 @@ impl FromStr for Target {
         match (kind, rest) {
             ("snapshot", "") => Err(BadTarget::Folder),
             ("snapshot", folder) => Ok(Self::Snapshot(folder.into())),
+            ("docker", name) => container(Engine::Docker, name),
+            ("podman", name) => container(Engine::Podman, name),
+            ("wsl", name) if is_plain(name) => Ok(Self::Wsl(name.to_owned())),
+            ("wsl", _) => Err(BadTarget::Distribution),
             (kind, rest) => match Way::named(kind) {
                 Some(way) => parse_ssh(way, rest).map(Self::Ssh),
                 None => Err(BadTarget::Kind),
             },
         }
     }
+}
+
+fn container(engine: Engine, name: &str) -> Result<Target, BadTarget> {
+    // An engine's own names begin so too (`RestrictedNameChars` in moby's names.go), and no option
+    // does.
+    let begins = name.starts_with(|character: char| character.is_ascii_alphanumeric());
+    if begins && is_plain(name) {
+        Ok(Target::Container(Container { engine, name: name.to_owned() }))
+    } else {
+        Err(BadTarget::Container)
+    }
+}
+
+/// Whether a name is what engines and WSL allow (`^[a-zA-Z0-9._-]+$`, microsoft/WSL#3751), and no
+/// option.
+fn is_plain(name: &str) -> bool {
+    const LONGEST: usize = 255;
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    !name.is_empty() && name.len() <= LONGEST && !name.starts_with('-') && name.bytes().all(is_fit)
 }
 
 fn parse_ssh(way: Way, text: &str) -> Result<SshTarget, BadTarget> {
@@ -129,6 +191,8 @@ impl fmt::Display for Target {
         match self {
             Self::Local => f.write_str("local"),
             Self::Ssh(target) => write!(f, "{}:{target}", target.way.name()),
+            Self::Container(container) => write!(f, "{container}"),
+            Self::Wsl(name) => write!(f, "wsl:{name}"),
             Self::Snapshot(folder) => {
                 let folder = folder.to_string_lossy();
                 write!(f, "snapshot:{}", protocol::host_text::printable(&folder))
@@ -154,9 +218,20 @@ impl fmt::Display for SshTarget {
 /// Why text names no target. The text itself is not repeated: it may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTarget {
-    /// Neither `local` nor `ssh:` nor `snapshot:`.
-    #[error("a target is `local`, `ssh:user@host:port` or `snapshot:folder`")]
+    /// Nothing that any target begins with.
+    #[error(
+        "a target is `local`, `ssh:user@host:port`, `docker:name`, `podman:name`, `wsl:name` or \
+         `snapshot:folder`"
+    )]
     Kind,
+    /// Not the name of a container.
+    #[error(
+        "a container is named as `docker ps` or `podman ps` shows it: letters, digits and `._-`"
+    )]
+    Container,
+    /// Not the name of a distribution.
+    #[error("a distribution is named as `wsl.exe -l` shows it: letters, digits and `._-`")]
+    Distribution,
     /// Not a name or address.
     #[error("the host of a target is a name, an address, or an alias of your SSH configuration")]
     Host,
@@ -197,6 +272,9 @@ mod tests {
             "russh:deploy@web-1",
             "openssh:web-1:2222",
             "snapshot:./captured/web 1:a",
+            "docker:web_1.a-b",
+            "podman:0123456789ab",
+            "wsl:Ubuntu-24.04",
         ] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
@@ -207,7 +285,19 @@ mod tests {
         let cases = [
             ("", BadTarget::Kind),
             ("web-1", BadTarget::Kind),
-            ("docker:web", BadTarget::Kind),
+            ("lxc:web", BadTarget::Kind),
+            ("docker:", BadTarget::Container),
+            ("docker:-it", BadTarget::Container),
+            ("docker:--privileged", BadTarget::Container),
+            ("docker:_web", BadTarget::Container),
+            ("docker:web;id", BadTarget::Container),
+            ("docker:web:/etc", BadTarget::Container),
+            ("docker:me@web", BadTarget::Container),
+            ("podman:we b", BadTarget::Container),
+            ("podman:w\u{e9}b", BadTarget::Container),
+            ("wsl:", BadTarget::Distribution),
+            ("wsl:-e", BadTarget::Distribution),
+            ("wsl:U$(id)", BadTarget::Distribution),
             ("ssh:", BadTarget::Host),
             ("snapshot:", BadTarget::Folder),
             ("ssh:-oProxyCommand=touch /tmp/x", BadTarget::Host),

@@ -1,6 +1,7 @@
 //! How bytes reach an agent: a command is started somewhere, and its stdin and stdout are ours.
 
 mod carrier;
+pub mod container;
 mod failure;
 pub mod known_hosts;
 pub mod local;
@@ -8,9 +9,11 @@ pub mod meaning;
 pub mod native;
 pub mod openssh;
 pub mod process;
+pub mod root;
 mod terminal;
 mod timings;
 mod way;
+pub mod wsl;
 
 pub use carrier::{Carrier, Ended};
 pub use failure::Failure;
@@ -64,6 +67,8 @@ pub struct Login {
     pub accepts_new_hosts: bool,
     /// How long a host may take with each answer. Only for sysmcp's own SSH.
     pub answer_limit: Duration,
+    /// Whether the agent is to be root's whoever logs in.
+    pub as_root: bool,
 }
 
 impl Login {
@@ -95,16 +100,25 @@ pub async fn open(
     timings: &mut Timings,
     reporter: &dyn Reporter,
 ) -> Result<Channel, NotOpened> {
+    let tell = || reporter.stage(&Stage::Connecting { target: target.clone(), taken: None });
     match target {
-        Target::Local | Target::Snapshot(_) => {
-            reporter.stage(&Stage::Connecting { target: target.clone(), taken: None });
-            let snapshot = match target {
-                Target::Snapshot(folder) => Some(folder.as_path()),
-                Target::Local | Target::Ssh(_) => None,
-            };
-            Ok(local::open(script, snapshot)?)
+        Target::Local => {
+            tell();
+            Ok(local::open(script, None)?)
+        }
+        Target::Snapshot(folder) => {
+            tell();
+            Ok(local::open(script, Some(folder))?)
         }
         Target::Ssh(ssh) => way::open(ssh, script, login, timings, reporter).await,
+        Target::Container(container) => {
+            tell();
+            Ok(container::open(container, script, login.as_root)?)
+        }
+        Target::Wsl(name) => {
+            tell();
+            Ok(wsl::open(name, script, login.as_root)?)
+        }
     }
 }
 
@@ -114,6 +128,12 @@ pub enum NotOpened {
     /// No login.
     #[error("{0}")]
     Login(#[from] Failure),
+    /// No way into a container.
+    #[error("{0}")]
+    Container(#[from] container::Problem),
+    /// No way into a distribution.
+    #[error("{0}")]
+    Wsl(#[from] wsl::Problem),
     /// The process that would carry the channel could not be started.
     #[error("{0}")]
     Process(#[from] std::io::Error),

@@ -5,6 +5,7 @@
 //! a real sshd, and compare. The demonstration shows one of them.
 
 pub mod client;
+pub mod containers;
 pub mod delayed_link;
 pub mod demo;
 pub mod faults;

@@ -82,6 +82,7 @@ async fn all(fleet: &Fleet, way: &str, calls: u32) -> Result<Account> {
             ssh_config: Some(fleet.client_config()),
             accepts_new_hosts: false,
             answer_limit: Login::ANSWER_LIMIT,
+            as_root: false,
         },
     };
     let parsed = fleet.targets(way).into_iter().map(|target| target.parse());

@@ -141,6 +141,10 @@ pub struct Settings {
     pub words: Vec<String>,
     /// Whether a one-time password is asked for behind the password.
     pub wants_code: bool,
+    /// Further files of `/etc`, each with its text: `sudoers`, `doas.conf`.
+    pub etc: Vec<(&'static str, String)>,
+    /// Programs that are not there, by their path.
+    pub without: Vec<&'static str>,
 }
 
 impl Settings {
@@ -203,6 +207,8 @@ impl Draft {
         let Self { kind, folder } = self;
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         root::write_pam(folder.path(), settings.wants_code)?;
+        root::write_further(folder.path(), &settings.etc)?;
+        let further: Vec<&str> = settings.etc.iter().map(|(name, _)| *name).collect();
         let command = if kind.is_openssh() {
             let config = root::sshd_config(kind, port, &settings.lines);
             fs::write(folder.path().join("sshd_config"), config)?;
@@ -218,6 +224,8 @@ impl Draft {
             .arg(command)
             .env("TOP", kind.root().unwrap_or_default())
             .env("FOLDER", folder.path())
+            .env("FURTHER", further.join(" "))
+            .env("WITHOUT", settings.without.join(" "))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);

@@ -147,6 +147,7 @@ async fn open(
         ssh_config: Some(config.to_owned()),
         accepts_new_hosts: false,
         answer_limit: ANSWER,
+        as_root: false,
     };
     transport::open(&target, script, &login, &mut Timings::start(), &Silent).await
 }

@@ -28,6 +28,7 @@ fn login(config: &Path) -> Login {
         ssh_config: Some(config.to_owned()),
         accepts_new_hosts: false,
         answer_limit: 2 * SECOND,
+        as_root: false,
     }
 }
 

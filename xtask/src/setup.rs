@@ -29,7 +29,7 @@ pub const FOR_A_TARGET: [Program; 6] = [
 ];
 
 /// For the tests: what users would type instead, and the clients they use.
-pub const FOR_TESTS: [Program; 11] = [
+pub const FOR_TESTS: [Program; 16] = [
     program("fish", "fish"),
     program("tcsh", "tcsh"),
     program("busybox", "busybox"),
@@ -41,6 +41,11 @@ pub const FOR_TESTS: [Program; 11] = [
     program("ip", "iproute2"),
     program("perl", "perl"),
     program("strace", "strace"),
+    program("dockerd", "docker.io"),
+    program("docker", "docker.io"),
+    program("podman", "podman"),
+    program("sudo", "sudo"),
+    program("doas", "opendoas"),
 ];
 
 /// For other kernels: what fetches them, and what they run in.

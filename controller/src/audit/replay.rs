@@ -105,29 +105,32 @@ fn step(script: &mut Script, line: &Line) {
 
 /// What one would type on the host instead.
 fn by_hand(target: &str, tool: &str, parameters: &Value) -> Vec<String> {
-    let ssh = match target.parse() {
-        Ok(Target::Ssh(ssh)) => Some(ssh),
-        Ok(Target::Local) | Err(_) => None,
-        // No command of a person's reads one.
-        Ok(Target::Snapshot(_)) => return Vec::new(),
-    };
-    let commands = tools::by_hand(tool, parameters);
-    commands
-        .iter()
-        .map(|words| match &ssh {
-            None => quoted(words),
-            Some(ssh) => {
-                let mut login = vec!["ssh".to_owned()];
-                if let Some(port) = ssh.port {
-                    login.extend(["-p".to_owned(), port.to_string()]);
-                }
-                let user = ssh.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
-                login.push(format!("{user}{}", ssh.host));
-                login.push(quoted(words));
-                quoted(&login)
+    // A script is made also of lines whose target is none any more.
+    let target = target.parse().unwrap_or(Target::Local);
+    let there = |words: &[String]| match &target {
+        Target::Local => Some(quoted(words)),
+        Target::Ssh(ssh) => {
+            let mut login = vec!["ssh".to_owned()];
+            if let Some(port) = ssh.port {
+                login.extend(["-p".to_owned(), port.to_string()]);
             }
-        })
-        .collect()
+            let user = ssh.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
+            login.push(format!("{user}{}", ssh.host));
+            login.push(quoted(words));
+            Some(quoted(&login))
+        }
+        Target::Container(container) => {
+            let exec = [container.engine.name(), "exec", &container.name].map(str::to_owned);
+            Some(quoted(&[exec.as_slice(), words].concat()))
+        }
+        Target::Wsl(name) => {
+            let wsl = ["wsl.exe", "-d", name, "-e"].map(str::to_owned);
+            Some(quoted(&[wsl.as_slice(), words].concat()))
+        }
+        // No command of a person's reads one.
+        Target::Snapshot(_) => None,
+    };
+    tools::by_hand(tool, parameters).iter().filter_map(|words| there(words)).collect()
 }
 
 /// Words as a shell reads them back. What cannot be quoted, a NUL, was never typed.

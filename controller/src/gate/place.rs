@@ -86,6 +86,7 @@ mod tests {
                 ssh_config: None,
                 accepts_new_hosts: false,
                 answer_limit: Login::ANSWER_LIMIT,
+                as_root: false,
             },
         });
         let places = ["ssh:a", "ssh:b"].map(|name| {

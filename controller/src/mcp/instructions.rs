@@ -32,6 +32,12 @@ fn alone(target: &Target) -> String {
     match target {
         Target::Local => "the machine this server runs on".to_owned(),
         Target::Ssh(ssh) => format!("the Linux host {ssh}, over SSH"),
+        Target::Container(container) => format!(
+            "the container {} of {}: what is outside of it is out of sight",
+            container.name,
+            container.engine.name()
+        ),
+        Target::Wsl(name) => format!("the Linux distribution {name} of a Windows machine"),
         Target::Snapshot(folder) => format!(
             "the files of a Linux host that were taken at another time ({}); nothing can be \
              measured again, and no window can be chosen",

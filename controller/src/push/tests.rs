@@ -65,6 +65,7 @@ async fn attempt_over(channel: DuplexStream) -> Result<Pushed, PushError> {
             ssh_config: None,
             accepts_new_hosts: false,
             answer_limit: Login::ANSWER_LIMIT,
+            as_root: false,
         },
     };
     let target = Target::Local;
@@ -73,6 +74,7 @@ async fn attempt_over(channel: DuplexStream) -> Result<Pushed, PushError> {
         settings: &settings,
         token: token(),
         channel,
+        rise: None,
         largest: 4,
         timings: Timings::start(),
         until: Instant::now() + PATIENCE,

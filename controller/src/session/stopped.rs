@@ -39,6 +39,10 @@ pub struct Cost {
 /// ssh's own exit code, which says nothing about the agent.
 const EXIT_OF_SSH: i32 = 255;
 
+/// The exit codes of an engine's program where it fails itself, or where no program could be started:
+/// none of them is the agent's.
+const EXITS_OF_ENGINES: [i32; 4] = [1, 125, 126, 127];
+
 impl Stopped {
     /// For a session that ends without anybody waiting for it.
     pub fn cut_short(target: &Target, hello: &Hello) -> Self {
@@ -55,7 +59,11 @@ impl Stopped {
         match &self.receipt {
             Some(receipt) => receipt.is_clean(),
             None => {
-                let means_clean = |code| code != EXIT_OF_SSH && code != DESCENDANTS_LEFT;
+                let is_engines = |code| {
+                    matches!(self.target, Target::Container(_)) && EXITS_OF_ENGINES.contains(&code)
+                };
+                let means_clean =
+                    |code| code != EXIT_OF_SSH && code != DESCENDANTS_LEFT && !is_engines(code);
                 self.exit_code().is_some_and(means_clean) && self.hello.is_unlinked
             }
         }

@@ -1,7 +1,11 @@
 //! What carries a channel: a process of ours, or a connection of ours.
 
 use super::{Failure, Traffic, native::Connection, process::Process};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::Notify;
 
 /// What carries a channel. Dropping it ends it, in the background.
 pub enum Carrier {
@@ -33,27 +37,49 @@ impl Carrier {
         }
     }
 
+    /// What the command writes to stderr.
+    pub(super) fn said(&self) -> Arc<Said> {
+        match self {
+            Self::Process(process) => process.said(),
+            Self::Connection(connection) => connection.said(),
+        }
+    }
+
     /// Whether the exit code 255 may be that of `ssh`, which says nothing about the command.
     pub const fn is_ssh(&self) -> bool {
         matches!(self, Self::Process(_))
     }
 }
 
-/// The end of what somebody wrote, for an error.
+/// The end of what somebody writes to stderr: for an error, and for whoever waits for a prompt there.
 #[derive(Debug, Default)]
-pub(super) struct Tail(Vec<u8>);
+pub(crate) struct Said {
+    tail: Mutex<Vec<u8>>,
+    more: Notify,
+}
 
-impl Tail {
+impl Said {
     /// Bytes that are kept, the last ones: that is where the reason stands.
     const BYTES: usize = 8192;
 
-    pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-        let surplus = self.0.len().saturating_sub(Self::BYTES);
-        self.0.drain(..surplus);
+    pub(super) fn push(&self, bytes: &[u8]) {
+        let mut tail = self.lock();
+        tail.extend_from_slice(bytes);
+        let surplus = tail.len().saturating_sub(Self::BYTES);
+        tail.drain(..surplus);
+        self.more.notify_one();
     }
 
     pub(super) fn bytes(&self) -> Vec<u8> {
-        self.0.clone()
+        self.lock().clone()
+    }
+
+    /// Waits until more was written since this was last waited for. One may wait at a time.
+    pub(super) async fn more(&self) {
+        self.more.notified().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -110,6 +110,7 @@ mod tests {
             ssh_config: Some("/c".into()),
             accepts_new_hosts: true,
             answer_limit: Login::ANSWER_LIMIT,
+            as_root: false,
         };
         let arguments = arguments(&target("ssh:deploy@[::1]:2222"), "true", &login);
         assert_eq!(
@@ -137,6 +138,7 @@ mod tests {
             ssh_config: None,
             accepts_new_hosts: false,
             answer_limit: Login::ANSWER_LIMIT,
+            as_root: false,
         };
         let arguments = arguments(&target("ssh:web"), "true", &login);
         assert_eq!(arguments[OPTIONS.len()..], ["--", "web", "exec /bin/sh -c 'true'"]);

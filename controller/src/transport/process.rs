@@ -4,7 +4,7 @@
 //! process of a jump host with it, and the start-up script removes its folder. One whose channel
 //! was dropped ends in the background; [`settle`] waits for those.
 
-use super::{Carrier, Channel, Ended, Prompts, carrier::Tail};
+use super::{Carrier, Channel, Ended, Prompts, carrier::Said};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     ffi::OsStr,
@@ -28,7 +28,7 @@ static ENDING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 pub struct Process {
     /// Taken when it ends.
     child: Option<Child>,
-    stderr: Arc<Mutex<Tail>>,
+    stderr: Arc<Said>,
     stderr_reader: JoinHandle<()>,
 }
 
@@ -65,25 +65,29 @@ pub fn start(mut command: Command) -> std::io::Result<Channel> {
     else {
         return Err(std::io::Error::other("a stream of the process is missing"));
     };
-    let kept = Arc::new(Mutex::new(Tail::default()));
+    let kept = Arc::new(Said::default());
     let stderr_reader = tokio::spawn(keep_end(stderr, Arc::clone(&kept)));
     let process = Process { child: Some(child), stderr: kept, stderr_reader };
     Ok(Channel::new(stdout, stdin, Some(Carrier::Process(process))))
 }
 
 /// Reads stderr to its end, so that the process never blocks on it, and keeps the last part.
-async fn keep_end(mut stderr: impl AsyncRead + Unpin, kept: Arc<Mutex<Tail>>) {
+async fn keep_end(mut stderr: impl AsyncRead + Unpin, kept: Arc<Said>) {
     let mut bytes = vec![0; 4096];
     while let Ok(read) = stderr.read(&mut bytes).await {
         if read == 0 {
             return;
         }
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push(bytes.get(..read).unwrap_or_default());
     }
 }
 
 impl Process {
+    /// What it writes to stderr.
+    pub(super) fn said(&self) -> Arc<Said> {
+        Arc::clone(&self.stderr)
+    }
+
     /// Waits for the process to end by itself; makes it end when it takes longer than `patience`.
     pub async fn end(mut self, patience: Duration) -> Ended {
         let code = match self.child.take() {
@@ -98,7 +102,7 @@ impl Process {
         };
         // The reader ends with the stream; a descendant that still holds it is not waited for.
         let _ = tokio::time::timeout(Duration::from_millis(200), &mut self.stderr_reader).await;
-        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).bytes();
+        let stderr = self.stderr.bytes();
         Ended { code, stderr, under: None, lost: None }
     }
 }

@@ -52,8 +52,12 @@ pub fn supervise(is_folder_gone: impl FnOnce() -> bool) -> io::Result<Worker> {
     let parent = rustix::process::getppid();
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let signals = Signals::block();
-    // SIGTERM and not SIGKILL: the supervisor has something to do before it goes.
-    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    // A parent in another process namespace is a container's runtime, which ends as soon as it has
+    // started the agent (`runc exec --detach`): its end means nothing.
+    if parent.is_some() {
+        // SIGTERM and not SIGKILL: the supervisor has something to do before it goes.
+        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    }
     if rustix::process::getppid() != parent {
         // The parent ended before the kernel was asked to tell.
         exit(crate::exit::ORPHANED);

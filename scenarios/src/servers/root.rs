@@ -26,7 +26,7 @@ const UID: u32 = 1000;
 /// becomes a command. It runs as the first process of namespaces of its own.
 pub const ENTER: &str = r#"
 set -e
-for file in passwd group shadow shells pam.d/sshd pam.d/other; do
+for file in passwd group shadow shells pam.d/sshd pam.d/other $FURTHER; do
     mkdir -p "$(dirname "$TOP/etc/$file")"
     test -e "$TOP/etc/$file" || : > "$TOP/etc/$file"
 done
@@ -36,8 +36,11 @@ test -z "$TOP" || mount --rbind /dev "$TOP/dev"
 mount -t proc proc "$TOP/proc"
 for place in dev/shm tmp var/tmp run; do mount -t tmpfs -o mode=1777 tmpfs "$TOP/$place"; done
 mkdir "$TOP/run/sshd"
-for file in passwd group shadow shells pam.d/sshd pam.d/other; do
+for file in passwd group shadow shells pam.d/sshd pam.d/other $FURTHER; do
     mount --bind "$TOP/mnt/etc/$file" "$TOP/etc/$file"
+done
+for program in $WITHOUT; do
+    test ! -e "$TOP$program" || mount --bind /dev/null "$TOP$program"
 done
 cd /
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$TOP/" /bin/sh -c "$1"
@@ -102,6 +105,16 @@ pub fn write_pam(folder: &Path, wants_code: bool) -> Result<()> {
     let nobody = "auth required pam_deny.so\naccount required pam_deny.so\n\
                   session required pam_deny.so\n";
     fs::write(folder.join("etc/pam.d/other"), nobody)?;
+    Ok(())
+}
+
+/// Further files of `/etc`, with the mode that sudo wants for its own.
+pub fn write_further(folder: &Path, files: &[(&str, String)]) -> Result<()> {
+    for (name, text) in files {
+        let path = folder.join("etc").join(name);
+        fs::write(&path, text)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o440))?;
+    }
     Ok(())
 }
 

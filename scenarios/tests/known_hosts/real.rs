@@ -56,6 +56,7 @@ fn open(target: &Target, config: PathBuf) -> Result<(), NotOpened> {
         ssh_config: Some(config),
         accepts_new_hosts: false,
         answer_limit: Duration::from_secs(20),
+        as_root: false,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

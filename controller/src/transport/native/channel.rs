@@ -5,7 +5,7 @@ use super::{
     dial::Connected,
     handler::{Checker, Told},
 };
-use crate::transport::{Carrier, Channel, Ended, Failure, carrier::Tail};
+use crate::transport::{Carrier, Channel, Ended, Failure, carrier::Said};
 use protocol::host_text::HostText;
 use russh::{ChannelMsg, ChannelReadHalf, Disconnect, client::Handle};
 use std::{
@@ -35,7 +35,7 @@ pub struct Connection {
 #[derive(Default)]
 struct Outcome {
     code: Option<i32>,
-    stderr: Tail,
+    stderr: Arc<Said>,
     /// Whether the host closed the channel, as it does behind a command that has ended.
     is_closed: bool,
 }
@@ -171,6 +171,11 @@ impl<W: AsyncWrite> AsyncWrite for Input<W> {
 }
 
 impl Connection {
+    /// What the command writes to stderr.
+    pub(in crate::transport) fn said(&self) -> Arc<Said> {
+        Arc::clone(&lock(&self.outcome).stderr)
+    }
+
     /// Waits for the command to end by itself, and says goodbye; cuts everything off when it takes
     /// longer than `patience`.
     pub(in crate::transport) async fn end(mut self, patience: Duration) -> Ended {

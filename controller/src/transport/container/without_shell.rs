@@ -1,0 +1,147 @@
+//! A container without a shell, such as one of a distroless image: the agent is copied into it and
+//! started by its path.
+//!
+//! There the file has a name, until the agent removes it as its first act. The name is an unpredictable
+//! one in the root, the only folder that every container has and that is no mount of its own: what `cp`
+//! puts into a tmpfs lands below it, out of sight. Copying, starting and removing are the work of one
+//! shell on our side, with the archive in an open file: it goes on when the controller is killed, so
+//! that the copy is never left half done. What then is left after a kill of that shell, or of the
+//! engine, `docs/safety.md` says.
+
+use super::{Problem, program, started};
+use crate::{
+    target::{Container, Engine},
+    transport::{Channel, NotOpened, process},
+};
+use protocol::handshake::Token;
+use std::{
+    fs::{File, OpenOptions},
+    io::Write as _,
+    os::{fd::AsRawFd as _, unix::fs::OpenOptionsExt as _},
+    process::Stdio,
+    time::Duration,
+};
+use tokio::process::Command;
+
+/// Runs on this machine. Its words: the engine's program, the container, the archive, the token, the
+/// folder, the option of `cp`, if any, and the options of `exec`. Only where the agent is not root's is anything left for `forget`
+/// to remove: the folder is in the root, which is root's.
+const SCRIPT: &str = r#"
+engine=$1; name=$2; archive=$3; token=$4; folder=$5; as_it_is=$6; shift 6
+forget() {
+    "$engine" exec -i --user 0 "$name" "$folder/a" serve "$token" "$folder" </dev/null >/dev/null 2>&1
+}
+trap forget EXIT
+trap "exit 143" HUP INT TERM
+"$engine" cp $as_it_is - "$name:/" <"$archive" >/dev/null || exit
+"$engine" exec -i "$@" "$name" "$folder/a" serve "$token" "$folder"
+"#;
+
+/// How long an engine may take with a question.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is to be started.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// Where.
+    pub container: &'a Container,
+    /// The session.
+    pub token: &'a Token,
+    /// Whether as the container's root.
+    pub as_root: bool,
+}
+
+impl Start<'_> {
+    /// The name of the agent's folder, in the root.
+    pub fn folder(&self) -> String {
+        format!(".sysmcp-{}", self.token.as_str())
+    }
+
+    fn path(&self) -> String {
+        format!("/{}", self.folder())
+    }
+}
+
+/// The processor of the machine that the container runs on, as the engine names it.
+///
+/// # Errors
+///
+/// When the engine cannot be asked.
+pub async fn machine(container: &Container) -> Result<String, NotOpened> {
+    let format = match container.engine {
+        Engine::Docker => "{{.Architecture}}",
+        Engine::Podman => "{{.Host.Arch}}",
+    };
+    let mut command = program(container.engine);
+    command.args(["info", "--format", format]).stdin(Stdio::null()).kill_on_drop(true);
+    let asked = tokio::time::timeout(PATIENCE, command.output()).await;
+    let late = || std::io::Error::from(std::io::ErrorKind::TimedOut);
+    let output = started(container.engine, asked.map_err(|_| late())?)?;
+    if let Some(problem) = super::explain(container, output.status.code(), &output.stderr) {
+        return Err(problem.into());
+    }
+    let machine = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    // It is repeated in an error, so it may not be just any text.
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    if machine.is_empty() || machine.len() > 32 || !machine.bytes().all(is_name) {
+        let Container { engine, name } = container.clone();
+        let said = protocol::host_text::HostText::capped(machine.as_bytes(), 100);
+        return Err(Problem::Other { engine, name, said }.into());
+    }
+    Ok(machine)
+}
+
+/// Copies an archive with the agent into the container and starts the agent.
+///
+/// # Errors
+///
+/// When no process can be started. Why the engine starts nothing only the end of the channel tells.
+pub fn start(start: Start<'_>, archive: &[u8]) -> Result<Channel, NotOpened> {
+    let Start { container, token, as_root } = start;
+    let file = nameless(archive, token)?;
+    // The one child that is meant to have it open gets it.
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).map_err(std::io::Error::from)?;
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", SCRIPT, "sysmcp", container.engine.name(), &container.name]);
+    command.arg(format!("/dev/fd/{}", file.as_raw_fd())).args([token.as_str(), &start.path()]);
+    command.arg(match container.engine {
+        Engine::Docker => "",
+        // Podman gives what it copies to the container's user, who could then remove the file and
+        // not the folder.
+        Engine::Podman => "--archive=false",
+    });
+    if as_root {
+        command.args(["--user", "0"]);
+    }
+    command.process_group(0).envs(super::ASKS_NOBODY);
+    started(container.engine, process::start(command))
+}
+
+/// A file of this machine that has no name, with the archive in it.
+fn nameless(archive: &[u8], token: &Token) -> std::io::Result<File> {
+    let path = std::env::temp_dir().join(format!("sysmcp-{}.tar", token.as_str()));
+    let mut options = OpenOptions::new();
+    let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(&path)?;
+    file.write_all(archive)?;
+    std::io::Seek::rewind(&mut file)?;
+    Ok(file)
+}
+
+/// Removes the agent's folder, as the container's root: an agent of another user may not remove what
+/// is in the root. It is started once more for that, with nothing on its stdin. Gives whether it ran.
+pub async fn remove(start: Start<'_>) -> bool {
+    /// The agent's exit code for a channel that was closed.
+    const CHANNEL_CLOSED: i32 = 73;
+    let path = start.path();
+    let file = format!("{path}/a");
+    let mut command = program(start.container.engine);
+    command.args(super::exec(
+        start.container,
+        &[&file, "serve", start.token.as_str(), &path],
+        true,
+    ));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let removed = tokio::time::timeout(PATIENCE, command.status()).await;
+    removed.is_ok_and(|status| status.is_ok_and(|status| status.code() == Some(CHANNEL_CLOSED)))
+}
