@@ -182,10 +182,10 @@ mod tests {
     #[test]
     fn by_hand_means_in_the_container_or_the_distribution() {
         let by_hand = |target| by_hand(target, "process_list", &serde_json::json!({})).remove(0);
-        assert!(by_hand("docker:web").starts_with("docker exec web ps "));
-        assert!(by_hand("podman:web").starts_with("podman exec web ps "));
-        assert!(by_hand("wsl:Ubuntu").starts_with("wsl.exe -d Ubuntu -e ps "));
-        assert!(by_hand("local").starts_with("ps "));
+        assert!(by_hand("docker:web").starts_with("docker exec web top "));
+        assert!(by_hand("podman:web").starts_with("podman exec web top "));
+        assert!(by_hand("wsl:Ubuntu").starts_with("wsl.exe -d Ubuntu -e top "));
+        assert!(by_hand("local").starts_with("top "));
     }
 
     #[test]
