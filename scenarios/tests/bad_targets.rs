@@ -48,7 +48,7 @@ fn assert_nothing_left(sshd: &Sshd) {
 #[test]
 fn a_target_that_is_none() {
     let sysmcp = Sysmcp::local().unwrap();
-    for target in ["web-1", "ssh:-oProxyCommand=id@x", "ssh:a:hunter2@b", "docker:x"] {
+    for target in ["web-1", "ssh:-oProxyCommand=id@x", "ssh:a:hunter2@b", "lxc:x"] {
         let sysmcp = Sysmcp::local().unwrap().at(target);
         let said = check(&sysmcp, 10, &["target"]);
         assert!(!said.contains("hunter2"), "{said}");

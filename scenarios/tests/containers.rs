@@ -1,7 +1,7 @@
 //! Containers of a real Docker and a real Podman: that they answer, that those which cannot say why, and that no end of
 //! a session leaves a process or a file there, looked at from the host.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{
@@ -87,10 +87,13 @@ fn wait(child: &mut Child) -> Option<i32> {
     }
 }
 
+/// A container, how it is looked at, and whose the agent then is.
+type Case<'a> = (&'a str, Image, &'a [&'a str], &'a [&'a str], u32);
+
 #[test]
 fn a_container_answers_with_or_without_a_shell_and_keeps_nothing() {
     let Some(docker) = Engine::docker("containers that answer").unwrap() else { return };
-    let cases: [(&str, Image, &[&str], &[&str], u32); 6] = [
+    let cases: [Case; 6] = [
         ("a shell", Image::Shell, &[], &[], 0),
         ("a shell and an ordinary user", Image::Shell, &["--user", "1000:1000"], &[], 1000),
         ("no shell", Image::Distroless, &[], &[], 0),
@@ -104,22 +107,22 @@ fn a_container_answers_with_or_without_a_shell_and_keeps_nothing() {
             0,
         ),
     ];
-    for (row, image, options, flags, uid) in cases {
-        assert_answers(&docker, row, image, options, flags, uid);
+    for case in cases {
+        assert_answers(&docker, case);
     }
 }
 
 #[test]
 fn a_container_of_podman_answers_with_or_without_a_shell_and_keeps_nothing() {
     let Some(podman) = Engine::podman("containers of Podman").unwrap() else { return };
-    let cases: [(&str, Image, &[&str], &[&str], u32); 4] = [
+    let cases: [Case; 4] = [
         ("a shell", Image::Shell, &[], &[], 0),
         ("no shell", Image::Distroless, &[], &[], 0),
         ("no shell and an ordinary user", Image::Distroless, &["--user", "1000"], &[], 1000),
         ("its root in place of its user", Image::Distroless, &["--user", "1000"], &["--sudo"], 0),
     ];
-    for (row, image, options, flags, uid) in cases {
-        assert_answers(&podman, row, image, options, flags, uid);
+    for case in cases {
+        assert_answers(&podman, case);
     }
     let stopped = podman.run(Image::Shell, &[]).unwrap();
     stopped.make(&["stop", "-t", "0"]).unwrap();
@@ -137,14 +140,7 @@ fn a_container_of_podman_answers_with_or_without_a_shell_and_keeps_nothing() {
 }
 
 /// Asserts that a container answers, as a user, and that nothing stays there.
-fn assert_answers(
-    engine: &Engine,
-    row: &str,
-    image: Image,
-    options: &[&str],
-    flags: &[&str],
-    uid: u32,
-) {
+fn assert_answers(engine: &Engine, (row, image, options, flags, uid): Case) {
     let container = engine.run(image, options).unwrap();
     // Several times: nothing there may depend on who is quicker.
     for _ in 0..3 {

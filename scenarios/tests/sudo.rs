@@ -1,7 +1,7 @@
 //! `--sudo` at a login that is not root's, with a real sudo and a real doas: who becomes root, who is
 //! asked for what, and that the agent that is root's then ends as any other.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{

@@ -1,7 +1,7 @@
 //! `wsl:` against a stand-in for `wsl.exe`, which writes its arguments down and runs what it is told
 //! to: this says what is asked of the real one, and not whether the real one does it.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use scenarios::sysmcp::Sysmcp;
 use serde_json::json;

@@ -180,6 +180,15 @@ mod tests {
     }
 
     #[test]
+    fn by_hand_means_in_the_container_or_the_distribution() {
+        let by_hand = |target| by_hand(target, "process_list", &serde_json::json!({})).remove(0);
+        assert!(by_hand("docker:web").starts_with("docker exec web top "));
+        assert!(by_hand("podman:web").starts_with("podman exec web top "));
+        assert!(by_hand("wsl:Ubuntu").starts_with("wsl.exe -d Ubuntu -e top "));
+        assert!(by_hand("local").starts_with("top "));
+    }
+
+    #[test]
     fn nothing_in_a_log_that_was_altered_leaves_its_comment_or_reaches_the_terminal() {
         let bad = "x\nid\r\u{1b}[2J\u{202e}\u{0}";
         let common = [("time", bad), ("session", bad)];

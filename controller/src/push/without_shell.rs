@@ -3,7 +3,7 @@
 //! Nobody checks it there before it runs, so what it says of itself is all the more looked at.
 
 use super::{
-    Attempt, Interruption, PIECE_BYTES, PushError, Pushed, Settings, transfer_patience, unpacked,
+    Attempt, Interruption, PushError, Pushed, Settings, transfer_patience, unpacked,
     wait_for_start, within,
 };
 use crate::{
@@ -56,8 +56,7 @@ pub(super) async fn push(
     };
     let opening = opening(&attempt.token, settings)?;
     let started = within(patience, PushError::late(Stage::NAME_SENDING, patience), async {
-        // Short enough to wait in the pipe until the agent reads it.
-        debug_assert!(opening.len() < PIECE_BYTES, "a start that fills the pipe");
+        // It is short, and waits in the pipe until the agent reads it.
         let written = attempt.channel.writer.write_all(&opening).await;
         written.map_err(|_| Interruption::Ended { noise: Vec::new() })?;
         wait_for_start(&mut attempt.channel.reader, &attempt.token, &agent).await

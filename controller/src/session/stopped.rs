@@ -39,9 +39,9 @@ pub struct Cost {
 /// ssh's own exit code, which says nothing about the agent.
 const EXIT_OF_SSH: i32 = 255;
 
-/// The exit codes of an engine's program where it fails itself, or where no program could be started:
-/// none of them is the agent's.
-const EXITS_OF_ENGINES: [i32; 4] = [1, 125, 126, 127];
+/// Exit codes of an engine's program that need not be the agent's: it failed itself, it could start no
+/// program, or what it started was killed, which may have been the supervisor alone.
+const EXITS_OF_ENGINES: [i32; 5] = [1, 125, 126, 127, 137];
 
 impl Stopped {
     /// For a session that ends without anybody waiting for it.
@@ -123,5 +123,41 @@ impl Stopped {
         let text = String::from_utf8_lossy(stderr);
         let (text, _) = protocol::redact::text(text.trim());
         (!text.is_empty()).then(|| HostText::capped(text.as_bytes(), 400))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stopped(target: &str, code: i32) -> Stopped {
+        let hello = Hello {
+            host_name: HostText::new(b"web"),
+            kernel_release: HostText::new(b"6"),
+            uid: 0,
+            worker_pid: 12,
+            supervisor_pid: 11,
+            is_unlinked: true,
+        };
+        let ended = Ended { code: Some(code), stderr: Vec::new(), under: None, lost: None };
+        let mut stopped = Stopped::cut_short(&target.parse().unwrap(), &hello);
+        stopped.ended = Some(ended);
+        stopped
+    }
+
+    #[test]
+    fn an_exit_code_that_may_be_the_engines_proves_nothing() {
+        // The agent's own code for a channel that was closed, and those of who carried it.
+        for (target, code, want) in [
+            ("docker:web", 73, true),
+            ("docker:web", 1, false),
+            ("docker:web", 126, false),
+            ("podman:web", 125, false),
+            ("docker:web", 137, false),
+            ("ssh:web", 137, true),
+            ("ssh:web", 255, false),
+        ] {
+            assert_eq!(stopped(target, code).is_clean(), want, "{target} {code}");
+        }
     }
 }

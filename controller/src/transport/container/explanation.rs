@@ -77,7 +77,7 @@ pub enum Problem {
         engine: Engine,
     },
     /// The engine does not answer.
-    #[error("{} does not answer: {said}. Try by hand: {} ps", .engine.name(), .engine.name())]
+    #[error("{} does not answer (it said `{said}`); try by hand: {} ps", .engine.name(), .engine.name())]
     NoEngine {
         /// Which.
         engine: Engine,
@@ -244,20 +244,20 @@ mod tests {
             1,
             "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker \
              daemon running?\n",
-            "docker does not answer: Cannot connect",
+            "docker does not answer (it said `Cannot connect",
         ),
         (
             Engine::Docker,
             1,
             "failed to connect to the docker API at unix:///x; check if the path is correct\n",
-            "docker does not answer: failed",
+            "docker does not answer (it said `failed",
         ),
         (
             Engine::Podman,
             125,
             "Cannot connect to Podman. Please verify your connection to the Linux system using \
              `podman system connection list`\n",
-            "Try by hand: podman ps",
+            "try by hand: podman ps",
         ),
         (
             Engine::Docker,
