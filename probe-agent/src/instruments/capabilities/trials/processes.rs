@@ -23,7 +23,7 @@ const MOST_TRIED: usize = 8;
 pub(super) fn visible(root: &Root, situation: &Situation, checks: &mut Vec<Check>) {
     checks.push(all_seen(root, situation));
     let is_filtered = !ptrace::is_answered_by_the_kernel();
-    checks.push(match ptrace::seize_a_child() {
+    checks.push(match ptrace::trace_a_child() {
         Ok(()) => Check::new(CheckId::PtraceChild, State::Works),
         Err(errno) => {
             let barriers = decide::ptrace_of_a_child(situation, is_filtered, errno);
