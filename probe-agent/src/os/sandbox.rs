@@ -102,23 +102,38 @@ fn has_filter() -> bool {
 /// Puts a filter on the calling thread and on those it starts.
 fn install(program: &[libc::sock_filter]) -> Filtering {
     const SET_MODE_FILTER: libc::c_uint = 1;
+    /// Linux 4.17. Until 5.16 a filter made the kernel slow the process down, against code in it
+    /// that nobody trusts; what is in the agent is the agent's.
+    const SPEC_ALLOW: libc::c_uint = 4;
     let Ok(len) = u16::try_from(program.len()) else { return Filtering::Refused };
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
-    // SAFETY: the kernel copies the program, which lives for the calls, and whose length is given.
-    let answer = unsafe {
-        match libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, 0, &raw const program) {
-            // Before Linux 3.17, or a filter that does not know the call.
-            -1 if last_errno() == Errno::NOSYS => {
-                let mode = libc::c_ulong::from(libc::SECCOMP_MODE_FILTER);
-                libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program, 0, 0).into()
-            }
-            answer => answer,
+    let set = |flags: libc::c_uint| {
+        // SAFETY: the kernel copies the program, which lives for the call and has that length.
+        match unsafe {
+            libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &raw const program)
+        } {
+            0 => Ok(()),
+            _ => Err(last_errno()),
         }
     };
-    match (answer, last_errno()) {
-        (0, _) => Filtering::Enforced,
-        (_, Errno::INVAL | Errno::NOSYS) => Filtering::NotInKernel,
-        _ => Filtering::Refused,
+    let mut answer = set(SPEC_ALLOW);
+    if answer == Err(Errno::INVAL) {
+        answer = set(0);
+    }
+    if answer == Err(Errno::NOSYS) {
+        // Before Linux 3.17, or within a filter that does not know the call.
+        let mode = libc::c_ulong::from(libc::SECCOMP_MODE_FILTER);
+        // SAFETY: as above.
+        answer = match unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program, 0, 0) }
+        {
+            0 => Ok(()),
+            _ => Err(last_errno()),
+        };
+    }
+    match answer {
+        Ok(()) => Filtering::Enforced,
+        Err(Errno::INVAL | Errno::NOSYS) => Filtering::NotInKernel,
+        Err(_) => Filtering::Refused,
     }
 }
 

@@ -7,8 +7,8 @@
 //! all that is left, then ends too. It holds no memory of what was read and runs no code that reads
 //! it.
 //!
-//! What this does not cover: `SIGKILL` of the supervisor itself takes the worker with it, but not
-//! the worker's children.
+//! What this does not cover: `SIGKILL` of the supervisor itself takes the worker and the spawner with
+//! it, but not their children.
 
 #![expect(unsafe_code, reason = "fork and signal masks have no safe form")]
 

@@ -128,6 +128,12 @@ const ALLOWED_HERE: &[c_long] = &[
 #[cfg(target_arch = "aarch64")]
 const ALLOWED_HERE: &[c_long] = &[libc::SYS_getrlimit];
 
+/// The library does not have its number on both.
+#[cfg(target_arch = "x86_64")]
+const KEXEC_FILE_LOAD: c_long = 320;
+#[cfg(target_arch = "aarch64")]
+const KEXEC_FILE_LOAD: c_long = 294;
+
 /// Calls that are refused as if the kernel did not have them, so that libraries do without: their
 /// arguments are in memory, where no filter looks.
 const UNKNOWN: &[c_long] = &[
@@ -197,7 +203,7 @@ pub(super) const REFUSED_TO_PROGRAMS: &[c_long] = &[
     libc::SYS_finit_module,
     libc::SYS_delete_module,
     libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_reboot,
     libc::SYS_swapon,
     libc::SYS_swapoff,

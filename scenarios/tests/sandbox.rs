@@ -1,0 +1,272 @@
+//! What the agent may not do: tried by one that misbehaves, and looked for in the record of every
+//! system call of sessions in which every tool is called.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "sandbox/record.rs"]
+mod record;
+
+use record::{Call, Record};
+use rustix::process::geteuid;
+use scenarios::{
+    client::Client,
+    not_run::not_run,
+    programs,
+    sshd::{Settings, Sshd},
+    sysmcp::Sysmcp,
+};
+use serde_json::{Value, json};
+use std::{collections::BTreeSet, path::Path, process::Command, time::Duration};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a filter answers, and for what it takes the place of a kernel without the call.
+const EPERM: i64 = 1;
+const ENOSYS: i64 = 38;
+
+/// As many as the agent tries; so that none is lost by mistake.
+const ATTEMPTS: usize = 74;
+
+fn assert_all_refused(sysmcp: &Sysmcp, way: &str) {
+    let answer = sysmcp.answer("self_test", &json!({"count": 1, "fault": "trespass"})).unwrap();
+    let attempts = answer["attempts"].as_array().unwrap();
+    assert_eq!(attempts.len(), ATTEMPTS, "{way}");
+    for attempt in attempts {
+        let errno = attempt["errno"].as_i64().unwrap();
+        assert!(matches!(errno, EPERM | ENOSYS), "{way}: {attempt}");
+    }
+    assert!(!Path::new("/tmp/.sysmcp-trespass").exists(), "{way}");
+}
+
+#[test]
+fn what_the_agent_may_not_do_is_refused_on_this_machine() {
+    assert_all_refused(&Sysmcp::local().unwrap().with_faulty_agents(), "local");
+}
+
+#[test]
+fn what_the_agent_may_not_do_is_refused_over_ssh() {
+    let sshd = Sshd::start(&Settings::default()).unwrap();
+    for way in ["russh", "openssh"] {
+        let sysmcp = Sysmcp::over(&sshd).unwrap().at(&sshd.target_by(way)).with_faulty_agents();
+        assert_all_refused(&sysmcp, way);
+    }
+}
+
+#[test]
+fn capabilities_says_what_is_enforced_and_what_the_login_may_is_as_without() {
+    let answer = Sysmcp::local().unwrap().answer("capabilities", &json!({})).unwrap();
+    let around = &answer["surroundings"];
+    assert_eq!(around["sandbox"]["seccomp"], "enforced", "{around}");
+    assert_eq!(around["sandbox"]["no_new_privileges"], true, "{around}");
+    if geteuid().is_root() {
+        assert!(around["sandbox"]["capabilities_dropped"].as_u64().unwrap() > 20, "{around}");
+        // What it gave up by itself is none that the login lacks, and its filter is not the login's.
+        let all_given_up = around["missing_capabilities"].to_string();
+        assert!(!all_given_up.contains("CAP_CHOWN"), "{around}");
+    }
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
+    let has_filter = own.lines().any(|line| line.starts_with("Seccomp:") && line.ends_with('2'));
+    assert_eq!(around["seccomp_filter"], has_filter, "{around}");
+}
+
+/// A filter that is there already, as a container engine puts one, and a login without rights.
+#[test]
+fn it_works_within_another_filter_and_for_a_login_without_rights() {
+    if !geteuid().is_root() {
+        return not_run("a login of another user", "root");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let agent = folder.path().join("agent");
+    std::fs::copy(programs::agent(), &agent).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), mode).unwrap();
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let filtered = ["setpriv", "--no-new-privs"];
+    for before in [nobody.as_slice(), filtered.as_slice()] {
+        let [program, arguments @ ..] = before else { panic!("no program") };
+        let output = Command::new(program)
+            .args(arguments)
+            .arg(&agent)
+            .args(["--local", "capabilities", "--json"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{before:?}: {said}");
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let sandbox = &answer["surroundings"]["sandbox"];
+        assert_eq!(sandbox["seccomp"], "enforced", "{before:?}: {sandbox}");
+    }
+}
+
+/// Every tool that a client is offered, with what it has to be given.
+fn call_every_tool(client: &mut Client) -> usize {
+    let list = client.request("tools/list", &json!({}), PATIENCE).unwrap();
+    let tools = list["tools"].as_array().unwrap().clone();
+    for tool in &tools {
+        let name = tool["name"].as_str().unwrap();
+        let needs = tool["inputSchema"]["required"].to_string();
+        let arguments =
+            if needs.contains("pid") { json!({"pid": std::process::id()}) } else { json!({}) };
+        let answer = client.call(name, &arguments, PATIENCE).unwrap();
+        assert_eq!(answer.get("isError"), Some(&json!(false)), "{name}: {answer}");
+    }
+    tools.len()
+}
+
+fn recorded(command: &Command, folder: &Path) -> Command {
+    let mut strace = Command::new("strace");
+    strace.args(["-ff", "-s", "200", "-o"]).arg(folder.join("record"));
+    strace.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => strace.env(name, value),
+            None => strace.env_remove(name),
+        };
+    }
+    strace
+}
+
+#[test]
+fn the_record_of_a_session_holds_nothing_that_changes_the_target() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        return not_run("the record of a session", "strace");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let sysmcp = Sysmcp::local().unwrap().with(&["--toolsets", "diagnose,selftest"]);
+    let mut client = Client::start(recorded(&sysmcp.command(), folder.path())).unwrap();
+    let tools = call_every_tool(&mut client);
+    client.close();
+    let (status, _) = client.ended(PATIENCE).unwrap().unwrap();
+    assert_eq!(status.code(), Some(0), "a recorded session ends as any other");
+    let record = Record::read(folder.path());
+    assert!(tools >= 5, "{tools} tools");
+    assert_reads_only(&record);
+}
+
+#[test]
+fn the_record_of_a_capture_holds_nothing_that_changes_the_target() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        return not_run("the record of a capture", "strace");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Sysmcp::local().unwrap().command();
+    command.arg("capture").arg(folder.path().join("capture")).args(["--why", "a record"]);
+    let output = recorded(&command, folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_reads_only(&Record::read(folder.path()));
+}
+
+/// Names of calls that may not even be tried by whoever reads the machine.
+const NEVER: [&str; 38] = [
+    "connect",
+    "socket",
+    "bind",
+    "listen",
+    "sendto",
+    "sendmsg",
+    "execve",
+    "execveat",
+    "kill",
+    "tkill",
+    "pidfd_send_signal",
+    "rt_sigqueueinfo",
+    "unlink",
+    "unlinkat",
+    "rename",
+    "renameat",
+    "renameat2",
+    "mkdir",
+    "mkdirat",
+    "rmdir",
+    "link",
+    "linkat",
+    "symlink",
+    "symlinkat",
+    "chmod",
+    "fchmodat",
+    "chown",
+    "fchownat",
+    "truncate",
+    "ftruncate",
+    "mount",
+    "umount2",
+    "setuid",
+    "setxattr",
+    "mknod",
+    "mknodat",
+    "creat",
+    "init_module",
+];
+
+/// Calls that the kernel itself may refuse to a login, or that are tried to see who answers.
+const MAY_BE_REFUSED: [&str; 12] = [
+    "ptrace",
+    "bpf",
+    "perf_event_open",
+    "openat",
+    "open",
+    "read",
+    "pread64",
+    "readlinkat",
+    "readlink",
+    "statfs",
+    "openat2",
+    "mmap",
+];
+
+fn assert_reads_only(record: &Record) {
+    let worker = record.worker_after_its_filter();
+    let spawner = record.spawner_after_its_filter();
+    println!("worker: {} calls of {} kinds", worker.len(), names(&worker).len());
+    println!("{}", names(&worker).join(" "));
+    assert!(worker.len() > 200 && !spawner.is_empty(), "{} calls", worker.len());
+    for call in &worker {
+        assert!(!call.opens_for_writing(), "the worker: {call}");
+        assert!(!NEVER.contains(&call.name.as_str()), "the worker: {call}");
+        let is_refused = call.text.contains("= -1 EPERM") || call.text.contains("= -1 ENOSYS");
+        let name = call.name.as_str();
+        assert!(!is_refused || MAY_BE_REFUSED.contains(&name), "not on the list: {call}");
+    }
+    let allowed = ["perf", "strace", "bpftrace", "true"];
+    for call in record.spawner_and_its_programs() {
+        assert_ne!(call.name, "connect", "a program: {call}");
+        if call.name == "execve" {
+            let program = call.first_string().unwrap_or_default();
+            let name = program.rsplit('/').next().unwrap_or_default();
+            assert!(allowed.contains(&name), "a program: {call}");
+        }
+        if let ("kill" | "tkill", Some(target)) = (call.name.as_str(), call.first_number()) {
+            let is_own = target == 0 || record.is_of_the_spawner(target.unsigned_abs());
+            assert!(is_own, "a program: {call}");
+        }
+    }
+    for call in record.supervisor_after_the_fork() {
+        assert!(!call.opens_for_writing(), "the supervisor: {call}");
+        assert!(!matches!(call.name.as_str(), "execve" | "connect"), "the supervisor: {call}");
+        if let ("kill", Some(target)) = (call.name.as_str(), call.first_number()) {
+            assert!(record.is_of_the_agent(target.unsigned_abs()), "the supervisor: {call}");
+        }
+    }
+}
+
+fn names(calls: &[&Call]) -> Vec<String> {
+    let names: BTreeSet<&String> = calls.iter().map(|call| &call.name).collect();
+    names.into_iter().cloned().collect()
+}
+
+/// The agent that is sent has no code that only tests need.
+#[test]
+fn the_agent_that_is_sent_has_nothing_that_only_tests_need() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let has = |agents: &str, words: &str| {
+        let packed = folder.join(agents).join("x86_64.gz");
+        let output = Command::new("gzip").arg("-dc").arg(packed).output().unwrap();
+        assert!(output.status.success() && output.stdout.len() > 100_000);
+        output.stdout.windows(words.len()).any(|part| part == words.as_bytes())
+    };
+    for words in ["sysmcp-trespass", "/bin/sh", "setsid"] {
+        assert!(!has("agents", words), "{words}");
+    }
+    // The words are looked for rightly.
+    assert!(has("faulty-agents", "sysmcp-trespass") && has("faulty-agents", "/bin/sh"));
+}
