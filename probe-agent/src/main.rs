@@ -13,7 +13,9 @@ fn main() {
     let code = match command_line::parse(std::env::args_os()) {
         Ok(Command::Serve(start)) => serve(&start),
         Ok(Command::Local(question)) => {
-            os::spawner::start();
+            if question.starts_programs() {
+                os::spawner::start();
+            }
             os::sandbox::enter(os::sandbox::Reads::of(question.snapshot.is_some()));
             local::run(&question)
         }

@@ -1,7 +1,12 @@
 //! What the agent may not do: tried by one that misbehaves, and looked for in the record of every
 //! system call of sessions in which every tool is called.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 #[path = "sandbox/record.rs"]
 mod record;
@@ -95,6 +100,64 @@ fn it_works_within_another_filter_and_for_a_login_without_rights() {
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         let sandbox = &answer["surroundings"]["sandbox"];
         assert_eq!(sandbox["seccomp"], "enforced", "{before:?}: {sandbox}");
+    }
+}
+
+/// A line of a process's status, without its name.
+fn status(pid: u32, name: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name}: {text}")).trim().to_owned()
+}
+
+/// The processes of the agent that descends from a process, each by its name.
+fn agents_below(ancestor: u32) -> Vec<(String, u32)> {
+    let parent = |pid: u32| status(pid, "PPid").parse::<u32>().unwrap();
+    let children = |pid: u32| -> Vec<u32> {
+        let name = format!("/proc/{pid}/task/{pid}/children");
+        let list = std::fs::read_to_string(name).unwrap_or_default();
+        list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_supervisor = |pid: &u32| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name == "sysmcp-super\n" && parent(*pid) == ancestor
+    };
+    let supervisor = pids.into_iter().find(is_supervisor).unwrap();
+    let mut found = vec![("supervisor".to_owned(), supervisor)];
+    for pid in children(supervisor) {
+        let name = if status(pid, "Name") == "sysmcp-spawn" { "spawner" } else { "worker" };
+        found.push((name.to_owned(), pid));
+    }
+    found
+}
+
+/// What the kernel itself says of the agent's processes.
+#[test]
+fn each_process_of_the_agent_is_held_as_is_said() {
+    let sysmcp = Sysmcp::local().unwrap().with(&["--toolsets", "diagnose,selftest"]);
+    let mut client = Client::start(sysmcp.command()).unwrap();
+    client.call("self_test", &json!({"count": 1}), PATIENCE).unwrap();
+    client.call("process_list", &json!({}), PATIENCE).unwrap();
+    let found = agents_below(client.pid());
+    let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["supervisor", "worker", "spawner"]);
+    for (name, pid) in &found {
+        let told = |what| status(*pid, what);
+        println!("{name}: {} resident, CapEff {}", told("VmRSS"), told("CapEff"));
+        assert_eq!(told("NoNewPrivs"), "1", "{name}");
+        let mode = if name == "supervisor" { None } else { Some("2") };
+        if let Some(mode) = mode {
+            assert_eq!(told("Seccomp"), mode, "{name}");
+        }
+        if name == "worker" && geteuid().is_root() {
+            // CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_KILL, CAP_SYS_MODULE, CAP_NET_RAW, CAP_SYS_TIME.
+            let effective = u64::from_str_radix(&told("CapEff"), 16).unwrap();
+            for capability in [0, 1, 5, 13, 16, 25] {
+                assert_eq!(effective >> capability & 1, 0, "{capability} in {effective:x}");
+            }
+        }
     }
 }
 
