@@ -12,7 +12,7 @@
 mod record;
 
 use record::{Call, Record};
-use rustix::process::geteuid;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use scenarios::{
     client::Client,
     not_run::not_run,
@@ -21,7 +21,13 @@ use scenarios::{
     sysmcp::Sysmcp,
 };
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, path::Path, process::Command, time::Duration};
+use std::{
+    collections::BTreeSet,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -29,11 +35,29 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const EPERM: i64 = 1;
 const ENOSYS: i64 = 38;
 
+fn trespass() -> Value {
+    json!({"count": 1, "fault": "trespass"})
+}
+
 /// As many as the agent tries; so that none is lost by mistake.
 const ATTEMPTS: usize = 74;
 
-fn assert_all_refused(sysmcp: &Sysmcp, way: &str) {
-    let answer = sysmcp.answer("self_test", &json!({"count": 1, "fault": "trespass"})).unwrap();
+/// An agent that misbehaves on request, as it is sent.
+fn unpacked_faulty_agent(folder: &Path) -> PathBuf {
+    let arch = std::env::consts::ARCH;
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../target/faulty-agents")
+        .join(format!("{arch}.gz"));
+    let output = Command::new("gzip").arg("-dc").arg(packed).output().unwrap();
+    let agent = folder.join("agent");
+    std::fs::write(&agent, output.stdout).unwrap();
+    let all = || PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&agent, all()).unwrap();
+    std::fs::set_permissions(folder, all()).unwrap();
+    agent
+}
+
+fn assert_all_refused(answer: &Value, way: &str) {
     let attempts = answer["attempts"].as_array().unwrap();
     assert_eq!(attempts.len(), ATTEMPTS, "{way}");
     for attempt in attempts {
@@ -45,7 +69,27 @@ fn assert_all_refused(sysmcp: &Sysmcp, way: &str) {
 
 #[test]
 fn what_the_agent_may_not_do_is_refused_on_this_machine() {
-    assert_all_refused(&Sysmcp::local().unwrap().with_faulty_agents(), "local");
+    let sysmcp = Sysmcp::local().unwrap().with_faulty_agents();
+    assert_all_refused(&sysmcp.answer("self_test", &trespass()).unwrap(), "local");
+}
+
+#[test]
+fn what_the_agent_may_not_do_is_refused_by_hand_to_root_and_to_a_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = unpacked_faulty_agent(folder.path());
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let before: &[&[&str]] = if geteuid().is_root() { &[&["env"], &nobody] } else { &[&["env"]] };
+    for before in before {
+        let [program, arguments @ ..] = before else { panic!("no program") };
+        let output = Command::new(program)
+            .args(arguments)
+            .arg(&agent)
+            .args(["--local", "self_test", "--json", "--params", &trespass().to_string()])
+            .output()
+            .unwrap();
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_all_refused(&answer, program);
+    }
 }
 
 #[test]
@@ -53,7 +97,7 @@ fn what_the_agent_may_not_do_is_refused_over_ssh() {
     let sshd = Sshd::start(&Settings::default()).unwrap();
     for way in ["russh", "openssh"] {
         let sysmcp = Sysmcp::over(&sshd).unwrap().at(&sshd.target_by(way)).with_faulty_agents();
-        assert_all_refused(&sysmcp, way);
+        assert_all_refused(&sysmcp.answer("self_test", &trespass()).unwrap(), way);
     }
 }
 
@@ -96,7 +140,7 @@ fn it_works_everywhere_and_says_what_it_has() {
     let folder = tempfile::tempdir().unwrap();
     let agent = folder.path().join("agent");
     std::fs::copy(programs::agent(), &agent).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let mode = PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), mode).unwrap();
     let (refused, unknown) = (refusing(EPERM), refusing(ENOSYS));
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -177,6 +221,24 @@ fn each_process_of_the_agent_is_held_as_is_said() {
             }
         }
     }
+}
+
+/// The spawner is no part of an answer that starts no program.
+#[test]
+fn without_its_spawner_the_agent_still_measures() {
+    let mut client = Client::start(Sysmcp::local().unwrap().command()).unwrap();
+    client.call("process_list", &json!({}), PATIENCE).unwrap();
+    let found = agents_below(client.pid());
+    let (_, spawner) = found.iter().find(|(name, _)| name == "spawner").unwrap();
+    let pid = Pid::from_raw(i32::try_from(*spawner).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    for tool in ["capabilities", "process_list"] {
+        let answer = client.call(tool, &json!({}), PATIENCE).unwrap();
+        assert_eq!(answer.get("isError"), Some(&json!(false)), "{tool}: {answer}");
+    }
+    client.close();
+    let (status, _) = client.ended(PATIENCE).unwrap().unwrap();
+    assert_eq!(status.code(), Some(0), "nothing is left");
 }
 
 /// Every tool that a client is offered, with what it has to be given.
