@@ -370,13 +370,15 @@ fn assert_reads_only(record: &Record) {
         let name = call.name.as_str();
         assert!(!is_refused || MAY_BE_REFUSED.contains(&name), "not on the list: {call}");
     }
-    let allowed = ["perf", "strace", "bpftrace", "true"];
     for call in record.spawner_and_its_programs() {
         assert_ne!(call.name, "connect", "a program: {call}");
-        if call.name == "execve" {
-            let program = call.first_string().unwrap_or_default();
-            let name = program.rsplit('/').next().unwrap_or_default();
-            assert!(allowed.contains(&name), "a program: {call}");
+        // perf looks for its program in a folder of its own first.
+        let is_another = call.is_done() && call.starts_another_program();
+        assert!(!is_another, "a program: {call}");
+        if call.opens_for_writing() && call.is_done() {
+            let path = call.first_string().unwrap_or_default();
+            let is_listed = path == "/dev/null" || path.starts_with("/sys/kernel/");
+            assert!(is_listed, "a program: {call}");
         }
         if let ("kill" | "tkill", Some(target)) = (call.name.as_str(), call.first_number()) {
             let is_own = target == 0 || record.is_of_the_spawner(target.unsigned_abs());
@@ -395,6 +397,32 @@ fn assert_reads_only(record: &Record) {
 fn names(calls: &[&Call]) -> Vec<String> {
     let names: BTreeSet<&String> = calls.iter().map(|call| &call.name).collect();
     names.into_iter().cloned().collect()
+}
+
+/// The readers of records have to see what they look for.
+#[test]
+fn a_call_that_changes_something_is_seen_in_a_record() {
+    let call = |line: &str| Call::parse(line).unwrap();
+    for line in [
+        "openat(AT_FDCWD, \"/etc/x\", O_WRONLY|O_CREAT|O_TRUNC, 0666) = 3",
+        "open(\"/etc/x\", O_RDWR|O_CLOEXEC) = -1 EPERM (Operation not permitted)",
+    ] {
+        assert!(call(line).opens_for_writing(), "{line}");
+    }
+    assert!(!call("openat(4, \"1/stat\", O_RDONLY|O_NOCTTY) = 5").opens_for_writing());
+    for (line, is_another) in [
+        (
+            r#"execve("/usr/bin/perf", ["/usr/bin/perf", "--version"], 0x7f /* 2 vars */) = 0"#,
+            false,
+        ),
+        (r#"execve("/usr/bin/perf", ["/usr/bin/perf", "record"], 0x7f /* 2 vars */) = 0"#, true),
+        (r#"execve("/bin/sh", ["sh", "-c", "x"], 0x7f /* 2 vars */) = 0"#, true),
+        (r#"execve("/usr/bin/true", ["true"], 0x7f /* 2 vars */) = 0"#, false),
+        (r#"execve("/tmp/perf", ["/tmp/perf", "--version"], 0x7f /* 2 vars */) = 0"#, true),
+    ] {
+        assert_eq!(call(line).starts_another_program(), is_another, "{line}");
+    }
+    assert_eq!(call("kill(-77, SIGKILL) = 0").first_number(), Some(-77));
 }
 
 /// The agent that is sent has no code that only tests need.

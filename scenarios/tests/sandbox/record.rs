@@ -6,6 +6,21 @@ use std::{
     path::Path,
 };
 
+/// Where programs are looked for.
+const FOLDERS: [&str; 6] =
+    ["/usr/bin", "/usr/local/bin", "/bin", "/usr/sbin", "/usr/local/sbin", "/sbin"];
+
+/// What is started, with all its arguments; the last is what others are observed with.
+const PROGRAMS: [&str; 7] = [
+    r#"/perf", "--version"], "#,
+    r#"/perf", "stat", "-x", ",", "-e", "task-clock", "true"], "#,
+    r#"/strace", "-V"], "#,
+    r#"/strace", "-o", "/dev/null", "-e", "trace=exit_group", "true"], "#,
+    r#"/bpftrace", "--version"], "#,
+    r#"/bpftrace", "-e", "BEGIN { exit(); }"], "#,
+    r#"["true"], "#,
+];
+
 /// One system call.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -16,11 +31,34 @@ pub struct Call {
 }
 
 impl Call {
+    /// Reads a line; `None` for one that is no call.
+    pub fn parse(line: &str) -> Option<Self> {
+        let (name, _) = line.split_once('(')?;
+        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        is_name.then(|| Self { name: name.to_owned(), text: line.to_owned() })
+    }
+
+    /// Whether it was done.
+    pub fn is_done(&self) -> bool {
+        !self.text.contains(" = -1 ")
+    }
+
     /// Whether it opens something so that it may be changed, done or refused.
     pub fn opens_for_writing(&self) -> bool {
         let opens = matches!(self.name.as_str(), "open" | "openat" | "openat2" | "creat");
         let words = ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_TMPFILE"];
         opens && words.iter().any(|word| self.text.contains(word))
+    }
+
+    /// Whether it starts a program that is not on the list, or with other arguments.
+    pub fn starts_another_program(&self) -> bool {
+        if self.name != "execve" {
+            return self.name == "execveat";
+        }
+        let program = self.first_string().unwrap_or_default();
+        let folder = program.rsplit_once('/').map(|(folder, _)| folder).unwrap_or_default();
+        let is_in_its_place = FOLDERS.contains(&folder);
+        !is_in_its_place || !PROGRAMS.iter().any(|words| self.text.contains(words))
     }
 
     /// Its first string.
@@ -76,7 +114,8 @@ impl Record {
                 continue;
             };
             let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
-            let _: Option<Vec<Call>> = threads.insert(tid, text.lines().filter_map(call).collect());
+            let _: Option<Vec<Call>> =
+                threads.insert(tid, text.lines().filter_map(Call::parse).collect());
         }
         let is_filtered = |calls: &[Call]| calls.iter().any(Call::sets_a_filter);
         let is_spawner = |calls: &[Call]| calls.iter().any(|call| call.text.contains(SPAWNER));
@@ -150,10 +189,4 @@ impl Record {
         }
         found
     }
-}
-
-fn call(line: &str) -> Option<Call> {
-    let (name, _) = line.split_once('(')?;
-    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    is_name.then(|| Call { name: name.to_owned(), text: line.to_owned() })
 }
