@@ -2,7 +2,7 @@
 
 use crate::serve::Start;
 use lexopt::{Arg, ValueExt as _};
-use protocol::handshake::Token;
+use protocol::{InstrumentId, handshake::Token};
 use std::{ffi::OsString, path::PathBuf};
 
 /// What the agent is asked to do.
@@ -29,6 +29,14 @@ pub struct Question {
     pub json: bool,
     /// The folder with the snapshot to answer from, instead of this machine.
     pub snapshot: Option<PathBuf>,
+}
+
+impl Question {
+    /// Whether programs are started for the answer. Without, there is no need for a process that
+    /// could.
+    pub fn starts_programs(&self) -> bool {
+        self.tool == InstrumentId::Capabilities.name()
+    }
 }
 
 /// The version text.

@@ -9,6 +9,10 @@ pub mod observer;
 pub mod open_files;
 pub mod perf_event;
 pub mod ptrace;
+pub mod sandbox;
+pub mod spawner;
 pub mod stdout;
 pub mod supervisor;
 pub mod sysconf;
+#[cfg(any(test, feature = "fault-injection"))]
+pub mod trespass;

@@ -422,6 +422,8 @@ fn a_seccomp_filter_is_told_from_what_the_kernel_refuses() {
     let agent = Agent::new();
     let found = agent.probe(&filtered);
     assert_eq!(found.0["surroundings"]["seccomp_filter"], true);
+    // The agent's own comes on top.
+    assert_eq!(found.0["surroundings"]["sandbox"]["seccomp"], "enforced");
     for id in ["perf_own_user", "perf_own_kernel", "perf_system_wide", "bpf_map", "bpf_tp_btf"] {
         // The sysctl would change nothing for root.
         found.refused_for(id, &["seccomp"], "SystemCallFilter=");

@@ -1,5 +1,6 @@
 //! Checks on the project itself: what a reviewer would otherwise have to count.
 
+mod agent;
 mod documents;
 mod sources;
 

@@ -8,7 +8,13 @@ mod decide;
 mod situation;
 mod trials;
 
-use crate::{artifacts::Kind, call::Context, instruments::Collect, order, os::clock};
+use crate::{
+    artifacts::Kind,
+    call::Context,
+    instruments::Collect,
+    order,
+    os::{clock, spawner},
+};
 use protocol::{
     error::AgentError,
     instruments::{
@@ -51,7 +57,8 @@ impl Collect for Capabilities {
 /// Tries everything. Gives the processor time too that other threads and children of the agent
 /// needed for it.
 fn look(context: &Context<'_>) -> (Found, Duration) {
-    let (started, children) = (clock::monotonic(), clock::children_cpu());
+    let of_others = || clock::children_cpu() + spawner::programs_cpu();
+    let (started, before) = (clock::monotonic(), of_others());
     let situation = Arc::new(Situation::read(context.root));
     let mut tried = trials::run(context.root, &situation);
     explain(&mut tried.checks);
@@ -65,7 +72,7 @@ fn look(context: &Context<'_>) -> (Found, Duration) {
         surroundings: situation.surroundings(),
         checks: tried.checks,
     };
-    (found, tried.cpu + clock::children_cpu().saturating_sub(children))
+    (found, tried.cpu + of_others().saturating_sub(before))
 }
 
 /// A program that failed for what the agent is refused too, failed for that.

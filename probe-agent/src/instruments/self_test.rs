@@ -9,7 +9,7 @@ use protocol::{
     host_text::HostText,
     instruments::{
         Item as AnyItem,
-        self_test::{CHUNK_BYTES, Fault, Item, Report, Request, SelfTest},
+        self_test::{Attempt, CHUNK_BYTES, Fault, Item, Report, Request, SelfTest},
     },
     loss::{Lost, Truncation},
     message::{Engine, Meta, Step},
@@ -26,13 +26,14 @@ impl Collect for SelfTest {
             return send_back(id, context);
         }
         let started = Instant::now();
-        misbehave(request.fault)?;
+        let attempts = misbehave(request.fault)?;
         count(&request, started, context)?;
         let (artifact, digest) = leave(request.artifact_bytes, context);
         let report = Report {
             counted: request.count,
             artifact_bytes: if artifact.is_some() { request.artifact_bytes } else { 0 },
             artifact_sha256: digest,
+            attempts,
         };
         let window_ms = u64::try_from(started.elapsed().as_millis()).ok();
         let counted = u64::from(request.count);
@@ -102,16 +103,24 @@ fn send_back(id: ArtifactId, context: &Context<'_>) -> Result<(Report, Meta), Ag
         items += 1;
         context.progress(Step::Sending, offset, total);
     }
-    let report =
-        Report { counted: 0, artifact_bytes: total, artifact_sha256: digest(&artifact.bytes) };
+    let report = Report {
+        counted: 0,
+        artifact_bytes: total,
+        artifact_sha256: digest(&artifact.bytes),
+        attempts: Vec::new(),
+    };
     Ok((report, meta(Engine::Stored, None, items, Some(id), context)))
 }
 
 #[cfg(not(feature = "fault-injection"))]
-fn misbehave(fault: Fault) -> Result<(), AgentError> {
+fn misbehave(fault: Fault) -> Result<Vec<Attempt>, AgentError> {
     match fault {
-        Fault::None => Ok(()),
-        Fault::Panic | Fault::PlantChild | Fault::PlantGrandchild | Fault::Hang => {
+        Fault::None => Ok(Vec::new()),
+        Fault::Panic
+        | Fault::PlantChild
+        | Fault::PlantGrandchild
+        | Fault::Hang
+        | Fault::Trespass => {
             Err(AgentError::NotBuilt { what: protocol::error::Omitted::FaultInjection })
         }
     }
@@ -119,27 +128,21 @@ fn misbehave(fault: Fault) -> Result<(), AgentError> {
 
 #[cfg(feature = "fault-injection")]
 #[expect(clippy::panic, clippy::unnecessary_wraps, reason = "a build that misbehaves on purpose")]
-fn misbehave(fault: Fault) -> Result<(), AgentError> {
+fn misbehave(fault: Fault) -> Result<Vec<Attempt>, AgentError> {
+    use crate::os::{spawner, trespass};
     match fault {
         Fault::None => {}
         Fault::Panic => panic!("the panic that was asked for"),
         Fault::Hang => loop {
             std::thread::sleep(Duration::from_secs(3600));
         },
-        Fault::PlantChild => plant("exec setsid sleep 3600"),
-        Fault::PlantGrandchild => plant("setsid sleep 3600 & exit"),
+        Fault::PlantChild => spawner::plant(false),
+        Fault::PlantGrandchild => spawner::plant(true),
+        Fault::Trespass => {
+            let attempt =
+                |(act, errno): (&str, i32)| Attempt { act: HostText::new(act.as_bytes()), errno };
+            return Ok(trespass::try_all().into_iter().map(attempt).collect());
+        }
     }
-    Ok(())
-}
-
-#[cfg(feature = "fault-injection")]
-fn plant(script: &str) {
-    use std::process::{Command, Stdio};
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if let Ok(mut child) = shell.spawn()
-        && script.ends_with("exit")
-    {
-        let _ = child.wait();
-    }
+    Ok(Vec::new())
 }

@@ -1,7 +1,8 @@
 //! The few foreign programs that the agent may start, each with fixed arguments.
 //!
 //! No shell, no text from a caller, nothing on stdin, an empty environment, a process group of its
-//! own that is killed at the deadline, and an end of its own when the agent's comes first.
+//! own that is killed at the deadline, and an end of its own when the agent's comes first. It is the
+//! spawner that starts them; this is the only file that can.
 
 #![expect(unsafe_code, reason = "what happens between fork and exec has no safe form")]
 
@@ -67,9 +68,12 @@ const FOLDERS: [&str; 6] =
 const PATH: &str = "/usr/bin:/usr/local/bin:/bin:/usr/sbin:/usr/local/sbin:/sbin";
 
 /// Bytes of output that are kept.
-const MOST_OUTPUT: usize = 2048;
+pub(super) const MOST_OUTPUT: usize = 2048;
 
 impl Observer {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Perf, Self::Strace, Self::Bpftrace];
+
     const fn file_name(self) -> &'static str {
         match self {
             Self::Perf => "perf",
@@ -97,8 +101,11 @@ impl Observer {
         })
     }
 
-    /// Runs it, no longer than until the deadline.
-    pub fn run(self, path: &std::path::Path, errand: Errand, deadline: Instant) -> Ran {
+    /// Runs it, no longer than until the deadline. In the spawner only: the worker may not.
+    pub(super) fn run(self, errand: Errand, deadline: Instant) -> Ran {
+        let Some(path) = self.find() else {
+            return Ran { end: End::NotStarted, output: Vec::new() };
+        };
         let mut command = Command::new(path);
         command
             .args(self.arguments(errand))
@@ -120,6 +127,20 @@ impl Observer {
             Ok(mut child) => watch(&mut child, deadline),
             Err(_) => Ran { end: End::NotStarted, output: Vec::new() },
         }
+    }
+}
+
+/// Starts what stays behind when a session ends badly: a child in a session of its own, or a child
+/// of one that has ended.
+#[cfg(feature = "fault-injection")]
+pub(super) fn plant(is_grandchild: bool) {
+    let script = if is_grandchild { "setsid sleep 3600 & exit" } else { "exec setsid sleep 3600" };
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Ok(mut child) = shell.spawn()
+        && is_grandchild
+    {
+        let _ = child.wait();
     }
 }
 

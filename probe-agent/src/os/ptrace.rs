@@ -9,23 +9,23 @@ use super::perf_event::last_errno;
 use rustix::{
     fd::{AsRawFd as _, OwnedFd},
     io::Errno,
-    process::{Pid, Signal, WaitOptions},
+    process::{Pid, WaitOptions},
 };
 use std::{ffi::CString, os::fd::RawFd};
 
-/// Traces a child of our own, and lets it go.
+/// Lets a child of our own be traced by us.
+///
+/// The child asks for it (`PTRACE_TRACEME`), for which the kernel looks at the same rights; so no
+/// process has to be named, and the filter on the agent lets none be.
 ///
 /// # Errors
 ///
 /// What the kernel, or a filter before it, answered.
-pub fn seize_a_child() -> Result<(), Errno> {
-    let sleeper = Child::sleeping()?;
-    let pid = sleeper.0.as_raw_nonzero().get();
-    let nothing = std::ptr::null_mut::<libc::c_void>();
-    // SAFETY: no memory of ours is given to the kernel. The child is killed when it is dropped,
-    // which ends the tracing too.
-    let answer = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, nothing, nothing) };
-    if answer == 0 { Ok(()) } else { Err(last_errno()) }
+pub fn trace_a_child() -> Result<(), Errno> {
+    let (reader, writer) = pipe()?;
+    let _child = Child::run(Errand::BeTraced { answer: writer.as_raw_fd() })?;
+    drop(writer);
+    read_errno(&reader)
 }
 
 /// Asks the kernel whether a process may trace its sibling, which is of the same user and not its
@@ -36,15 +36,24 @@ pub fn seize_a_child() -> Result<(), Errno> {
 /// What the kernel answered.
 pub fn open_memory_of_a_sibling() -> Result<(), Errno> {
     let sleeper = Child::sleeping()?;
-    let path = CString::new(format!("/proc/{}/mem", sleeper.0.as_raw_nonzero()))
+    let path = CString::new(format!("/proc/{}/mem", sleeper.pid.as_raw_nonzero()))
         .map_err(|_| Errno::INVAL)?;
-    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (reader, writer) = pipe()?;
     let _looker = Child::run(Errand::Open { path: &path, answer: writer.as_raw_fd() })?;
     drop(writer);
-    let mut answer = [0; 4];
-    let length = rustix::io::read(&reader, &mut answer)?;
-    match i32::from_ne_bytes(answer) {
-        _ if length != answer.len() => Err(Errno::IO),
+    read_errno(&reader)
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+}
+
+/// What a child tells of its system call.
+fn read_errno(answer: &OwnedFd) -> Result<(), Errno> {
+    let mut bytes = [0; 4];
+    let length = rustix::io::read(answer, &mut bytes)?;
+    match i32::from_ne_bytes(bytes) {
+        _ if length != bytes.len() => Err(Errno::IO),
         0 => Ok(()),
         errno => Err(Errno::from_raw_os_error(errno)),
     }
@@ -59,23 +68,32 @@ pub fn is_answered_by_the_kernel() -> bool {
     answer != -1 || last_errno() == Errno::SRCH
 }
 
-/// A process of our own that ends when this is dropped.
-struct Child(Pid);
+/// A process of our own that ends when this is dropped: by a word, because the agent may send no
+/// signal.
+struct Child {
+    pid: Pid,
+    /// Where it waits for its word, if it does.
+    end: Option<OwnedFd>,
+}
 
 /// What a child does.
 #[derive(Clone, Copy)]
 enum Errand<'e> {
-    /// Lets itself be inspected, says that it is ready, and waits to be killed.
-    Sleep { ready: RawFd },
+    /// Lets itself be inspected, says that it is ready, and waits for a word.
+    Sleep { ready: RawFd, end: RawFd },
     /// Opens a file, and tells the error.
     Open { path: &'e CString, answer: RawFd },
+    /// Asks to be traced, and tells the error.
+    BeTraced { answer: RawFd },
 }
 
 impl Child {
     fn sleeping() -> Result<Self, Errno> {
-        let (reader, writer): (OwnedFd, OwnedFd) =
-            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        let child = Self::run(Errand::Sleep { ready: writer.as_raw_fd() })?;
+        let (reader, writer) = pipe()?;
+        let (end, sender) = pipe()?;
+        let errand = Errand::Sleep { ready: writer.as_raw_fd(), end: end.as_raw_fd() };
+        let mut child = Self::run(errand)?;
+        child.end = Some(sender);
         drop(writer);
         let mut word = [0; 1];
         rustix::io::read(&reader, &mut word)?;
@@ -91,7 +109,7 @@ impl Child {
                 // SAFETY: the pointers are to memory that the child got a copy of.
                 unsafe { do_errand(errand) }
             }
-            pid => Pid::from_raw(pid).map(Self).ok_or(Errno::SRCH),
+            pid => Pid::from_raw(pid).map(|pid| Self { pid, end: None }).ok_or(Errno::SRCH),
         }
     }
 }
@@ -108,28 +126,34 @@ unsafe fn do_errand(errand: Errand<'_>) -> ! {
         libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
         match errand {
-            Errand::Sleep { ready } => {
-                let word = 1_u8;
+            Errand::Sleep { ready, end } => {
+                let mut word = 1_u8;
                 libc::write(ready, (&raw const word).cast(), 1);
-                loop {
-                    libc::pause();
-                }
+                libc::read(end, (&raw mut word).cast(), 1);
             }
             Errand::Open { path, answer } => {
                 let opened = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
                 let errno: i32 = if opened < 0 { *libc::__errno_location() } else { 0 };
                 libc::write(answer, (&raw const errno).cast(), size_of::<i32>());
-                libc::_exit(0);
+            }
+            Errand::BeTraced { answer } => {
+                let nothing = std::ptr::null_mut::<libc::c_void>();
+                let asked = libc::ptrace(libc::PTRACE_TRACEME, 0, nothing, nothing);
+                let errno: i32 = if asked < 0 { *libc::__errno_location() } else { 0 };
+                libc::write(answer, (&raw const errno).cast(), size_of::<i32>());
             }
         }
+        libc::_exit(0)
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        let _ = rustix::process::kill_process(self.0, Signal::KILL);
+        if let Some(end) = &self.end {
+            let _ = rustix::io::write(end, &[1]);
+        }
         while matches!(
-            rustix::process::waitpid(Some(self.0), WaitOptions::empty()),
+            rustix::process::waitpid(Some(self.pid), WaitOptions::empty()),
             Err(Errno::INTR)
         ) {}
     }

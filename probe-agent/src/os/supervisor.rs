@@ -2,15 +2,17 @@
 //!
 //! The agent forks before it starts a thread. The parent becomes the supervisor: the kernel gives
 //! it every orphaned descendant (`PR_SET_CHILD_SUBREAPER`, Linux 3.4), also one that made a session
-//! of its own or forked twice. The child is the worker and does the measuring. However the worker
-//! ends, the supervisor kills and reaps all that is left, then ends too. It holds no memory of what
-//! was read and runs no code that reads it.
+//! of its own or forked twice. The child is the worker and does the measuring; another child is the
+//! spawner, which alone may start programs. However the worker ends, the supervisor kills and reaps
+//! all that is left, then ends too. It holds no memory of what was read and runs no code that reads
+//! it.
 //!
-//! What this does not cover: `SIGKILL` of the supervisor itself takes the worker with it, but not
-//! the worker's children.
+//! What this does not cover: `SIGKILL` of the supervisor itself takes the worker and the spawner with
+//! it, but not their children.
 
 #![expect(unsafe_code, reason = "fork and signal masks have no safe form")]
 
+use super::spawner;
 use protocol::{
     frame,
     message::{DESCENDANTS_LEFT, FromAgent, Receipt},
@@ -63,6 +65,7 @@ pub fn supervise(is_folder_gone: impl FnOnce() -> bool) -> io::Result<Worker> {
         exit(crate::exit::ORPHANED);
     }
     let supervisor = rustix::process::getpid();
+    let pairs = spawner::Pairs::new().ok();
     // SAFETY: no thread exists yet, so the child inherits no lock in an unknown state.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
@@ -72,13 +75,18 @@ pub fn supervise(is_folder_gone: impl FnOnce() -> bool) -> io::Result<Worker> {
                 exit(crate::exit::ORPHANED);
             }
             signals.restore();
+            if let Some(pairs) = pairs {
+                pairs.keep_for_worker();
+            }
             Ok(Worker { supervisor_pid: supervisor.as_raw_nonzero().get().unsigned_abs() })
         }
         worker => {
             let _ = rustix::thread::set_name(c"sysmcp-super");
             let worker = Pid::from_raw(worker).unwrap_or(supervisor);
+            // After the worker, which has more to do before its first word.
+            let spawner = pairs.and_then(|pairs| pairs.fork(|| signals.restore()).ok());
             let end = signals.wait_for_end_of(worker);
-            let reaped = end_descendants();
+            let reaped = end_descendants(spawner);
             if matches!(end, End::Exited(crate::exit::STOPPED)) {
                 send_receipt(worker, supervisor, reaped, is_folder_gone());
             }
@@ -184,8 +192,9 @@ struct Reaped {
     left: u32,
 }
 
-/// Kills every child, and every orphan that thereby becomes one, until there is none.
-fn end_descendants() -> Reaped {
+/// Kills every child, and every orphan that thereby becomes one, until there is none. The spawner is
+/// a part of the agent, and does not count.
+fn end_descendants(spawner: Option<Pid>) -> Reaped {
     let mut reaped = Reaped::default();
     let started = Instant::now();
     loop {
@@ -195,7 +204,7 @@ fn end_descendants() -> Reaped {
         }
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some(_)) => reaped.ended += 1,
+                Ok(Some((pid, _))) => reaped.ended += u32::from(Some(pid) != spawner),
                 Ok(None) => break,
                 // No child is left, and no orphan can come: orphans come from children.
                 Err(Errno::CHILD) => return reaped,

@@ -9,11 +9,13 @@ mod barrier;
 mod check;
 mod example;
 mod remedy;
+mod sandbox;
 mod table;
 
 pub use barrier::{Barrier, Lacking, Lockdown, SecurityModule, Switch, Syscall};
 pub use check::{CheckId, Measure, ReadableFiles, State};
 pub use remedy::{Container, Here, PackageManager, Remedy};
+pub use sandbox::{Filtering, Sandbox};
 
 use crate::{
     host_text::HostText,
@@ -143,12 +145,14 @@ pub struct Surroundings {
     pub missing: Vec<Capability>,
     /// Whether the agent is in another pid namespace than the machine's own.
     pub in_pid_namespace: bool,
-    /// Whether a filter of system calls is on the agent.
+    /// Whether a filter of system calls is on the agent that is not its own.
     pub has_seccomp_filter: bool,
     /// The security context that the agent runs in; empty where there is none.
     pub security_label: HostText,
     /// How far the kernel is locked down, where it says so.
     pub lockdown: Option<Lockdown>,
+    /// What the agent gave up by itself.
+    pub sandbox: Sandbox,
     /// Settings that decide, as they were found; those that this kernel lacks are missing.
     pub settings: Vec<(Setting, i64)>,
 }

@@ -57,6 +57,7 @@ impl Instrument for SelfTest {
                 artifact_sha256: HostText::new(
                     b"054edec1d0211f624fed0cbca9d4f9400b0e491c43742af2c5b0abebf0c990d8",
                 ),
+                attempts: Vec::new(),
             },
         }
     }
@@ -105,6 +106,8 @@ pub enum Fault {
     PlantGrandchild,
     /// Never answers and never looks at the clock.
     Hang,
+    /// Tries what the agent may not do, and tells what the kernel says to each.
+    Trespass,
 }
 
 /// A piece of the result.
@@ -132,6 +135,18 @@ pub struct Report {
     pub artifact_bytes: u32,
     /// Its sha256, empty without a stored result.
     pub artifact_sha256: HostText,
+    /// What was tried that may not be done; empty but in a build for tests.
+    pub attempts: Vec<Attempt>,
+}
+
+/// Something that the agent may not do, tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Attempt {
+    /// What.
+    pub act: HostText,
+    /// The kernel's error number; 0 where it was done.
+    pub errno: i32,
 }
 
 #[cfg(test)]

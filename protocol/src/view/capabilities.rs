@@ -101,7 +101,7 @@ pub struct SurroundingsView {
     /// Namespaces other than the machine's own: user, pid.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<&'static str>,
-    /// Whether a filter of system calls is on the agent.
+    /// Whether a filter of system calls is on the agent that is not its own.
     pub seccomp_filter: bool,
     /// The security context; absent where there is none.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
@@ -111,8 +111,22 @@ pub struct SurroundingsView {
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lockdown: Option<&'static str>,
+    /// What the agent gave up by itself; no limit of the login.
+    pub sandbox: SandboxView,
     /// Settings of the kernel and limits of the login, as they were found.
     pub settings: BTreeMap<&'static str, i64>,
+}
+
+/// What the agent gave up by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SandboxView {
+    /// Its own filter of system calls: enforced, not_in_kernel, refused, not_asked.
+    pub seccomp: &'static str,
+    /// Capabilities that it gave up.
+    pub capabilities_dropped: u32,
+    /// Whether no program can give it new privileges.
+    pub no_new_privileges: bool,
 }
 
 impl View {
@@ -177,6 +191,11 @@ fn surroundings(found: &Found) -> SurroundingsView {
         seccomp_filter: around.has_seccomp_filter,
         security_label: (!label.is_empty()).then(|| label.to_owned()),
         lockdown: around.lockdown.map(|lockdown| lockdown.name()),
+        sandbox: SandboxView {
+            seccomp: around.sandbox.filtering.name(),
+            capabilities_dropped: around.sandbox.capabilities_dropped,
+            no_new_privileges: around.sandbox.no_new_privileges,
+        },
         settings: around.settings.iter().map(|(name, value)| (name.name(), *value)).collect(),
     }
 }

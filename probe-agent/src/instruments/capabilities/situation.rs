@@ -1,6 +1,9 @@
 //! What decides about a refusal: who the agent is, what surrounds it, how the kernel is set.
 
-use crate::proc::{Root, mountinfo, os_release, parse, pid_credentials};
+use crate::{
+    os::sandbox,
+    proc::{Root, mountinfo, os_release, parse, pid_credentials},
+};
 use protocol::{
     host_text::HostText,
     instruments::capabilities::{
@@ -42,6 +45,11 @@ impl Situation {
         let mut credentials = pid_credentials::Credentials::default();
         if root.read_proc("self/status", &mut text).is_ok() {
             credentials = pid_credentials::parse(&text).unwrap_or_default();
+        }
+        // What the agent gave up by itself is no limit of the login.
+        if let Some(login) = sandbox::login() {
+            credentials.effective = login.effective;
+            credentials.has_seccomp_filter = login.has_seccomp_filter;
         }
         let mut mounts = mountinfo::KernelMounts::default();
         if root.read_proc("self/mountinfo", &mut text).is_ok() {
@@ -108,6 +116,7 @@ impl Situation {
             has_seccomp_filter: self.has_seccomp_filter,
             security_label: self.label.clone(),
             lockdown: self.lockdown,
+            sandbox: sandbox::enforced(),
             settings: settings
                 .into_iter()
                 .filter_map(|(name, value)| Some((name, value?)))

@@ -1,8 +1,8 @@
 //! A login without rights on an ordinary virtual machine, as the example of its instrument.
 
 use super::{
-    Barrier, Capability, Check, CheckId, Found, Here, Lacking, Measure, PackageManager,
-    ReadableFiles, Report, Setting, State, Surroundings, Switch,
+    Barrier, Capability, Check, CheckId, Filtering, Found, Here, Lacking, Measure, PackageManager,
+    ReadableFiles, Report, Sandbox, Setting, State, Surroundings, Switch,
 };
 use crate::host_text::HostText;
 
@@ -20,6 +20,11 @@ pub(super) fn report() -> Report {
             },
             surroundings: Surroundings {
                 missing: Capability::WANTED.to_vec(),
+                sandbox: Sandbox {
+                    filtering: Filtering::Enforced,
+                    capabilities_dropped: 0,
+                    no_new_privileges: true,
+                },
                 settings: vec![
                     (Setting::PerfEventParanoid, 2),
                     (Setting::KptrRestrict, 0),

@@ -54,6 +54,7 @@ fn summary(found: &Found, working: usize) -> Table {
     if !limits.is_empty() {
         facts.push(("around it", limits.join(", ")));
     }
+    facts.push(("sandbox", around.sandbox.to_string()));
     Table::facts("", facts)
 }
 

@@ -3,7 +3,7 @@
 use super::refused;
 use crate::{
     instruments::capabilities::{decide, situation::Situation},
-    os::ptrace,
+    os::{ptrace, spawner::NAME as SPAWNER_NAME},
     proc::{ReadError, Root, pid_credentials, pid_stat},
 };
 use protocol::instruments::capabilities::{
@@ -23,7 +23,7 @@ const MOST_TRIED: usize = 8;
 pub(super) fn visible(root: &Root, situation: &Situation, checks: &mut Vec<Check>) {
     checks.push(all_seen(root, situation));
     let is_filtered = !ptrace::is_answered_by_the_kernel();
-    checks.push(match ptrace::seize_a_child() {
+    checks.push(match ptrace::trace_a_child() {
         Ok(()) => Check::new(CheckId::PtraceChild, State::Works),
         Err(errno) => {
             let barriers = decide::ptrace_of_a_child(situation, is_filtered, errno);
@@ -69,7 +69,7 @@ pub(super) fn of_others(root: &Root, situation: &Situation) -> Vec<u32> {
     let is_other = |pid: &u32| {
         let Ok(owner) = root.owner_uid(&pid.to_string()) else { return false };
         let other_user = situation.here.uid == 0 || owner != situation.here.uid;
-        other_user && !own.contains(pid) && !is_kernel_thread(root, *pid)
+        other_user && !own.contains(pid) && !is_no_other(root, *pid, own)
     };
     // A machine may have very many: enough are found among those that are looked at.
     const MOST_LOOKED_AT: usize = 400;
@@ -82,10 +82,16 @@ fn parent_of_this() -> u32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())
 }
 
-fn is_kernel_thread(root: &Root, pid: u32) -> bool {
+/// Whether a process is the kernel's, or the agent's own spawner.
+fn is_no_other(root: &Root, pid: u32, own: [u32; 2]) -> bool {
     let mut buffer = [0; 1024];
     let text = root.read_proc_once(&format!("{pid}/stat"), &mut buffer);
-    text.is_ok_and(|text| pid_stat::parse(text).is_ok_and(|stat| stat.is_kernel_thread()))
+    text.is_ok_and(|text| {
+        pid_stat::parse(text).is_ok_and(|stat| {
+            let is_spawner = stat.name == SPAWNER_NAME.to_bytes() && own.contains(&stat.parent_pid);
+            stat.is_kernel_thread() || is_spawner
+        })
+    })
 }
 
 pub(super) fn files(root: &Root, situation: &Situation, checks: &mut Vec<Check>) {

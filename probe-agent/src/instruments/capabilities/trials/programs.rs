@@ -3,7 +3,10 @@
 use super::PATIENCE_WITH_PROGRAMS;
 use crate::{
     instruments::capabilities::situation::Situation,
-    os::observer::{End, Errand, Observer, Ran},
+    os::{
+        observer::{End, Errand, Observer, Ran},
+        spawner,
+    },
     proc::Root,
 };
 use protocol::{
@@ -24,15 +27,15 @@ pub(super) fn run(observer: Observer, _: &Root, _: &Situation, checks: &mut Vec<
         Observer::Strace => CheckId::ToolStrace,
         Observer::Bpftrace => CheckId::ToolBpftrace,
     };
-    let Some(path) = observer.find() else {
+    if observer.find().is_none() {
         let barriers = vec![Barrier::NotInstalled];
         checks.push(Check { barriers, ..Check::new(id, State::NotInstalled) });
         return;
-    };
+    }
     let deadline = Instant::now() + PATIENCE_WITH_PROGRAMS;
-    let version = observer.run(&path, Errand::Version, deadline);
+    let version = spawner::run(observer, Errand::Version, deadline);
     let version = first_line(&version.output).map(|line| HostText::capped(line, VERSION_BYTES));
-    let Ran { end, output } = observer.run(&path, Errand::Trial, deadline);
+    let Ran { end, output } = spawner::run(observer, Errand::Trial, deadline);
     checks.push(outcome(id, end, &output, version.map(Measure::Version)));
 }
 

@@ -1,0 +1,308 @@
+//! The one process of the agent that may start programs.
+//!
+//! It is forked before the worker puts a filter on itself, and reads nothing of the machine. The
+//! worker asks it over a pair of sockets, one for each program, by numbers alone: which program,
+//! what for, and how long. It ends when the worker does, and the programs with it.
+
+#![expect(unsafe_code, reason = "fork has no safe form")]
+
+use super::{
+    clock,
+    observer::{End, Errand, MOST_OUTPUT, Observer, Ran},
+    sandbox,
+};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fd::OwnedFd,
+    io::Errno,
+    process::{Pid, Signal},
+};
+use std::{
+    ffi::CStr,
+    io,
+    os::{fd::AsFd as _, unix::net::UnixStream},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// What is asked: program, errand, and how long in milliseconds, the low byte first.
+const ASKED_BYTES: usize = 4;
+
+/// What is answered before the output: how it ended, its exit code, the output's length, and the
+/// processor time of all programs so far in microseconds.
+const HEAD_BYTES: usize = 1 + 4 + 2 + 8;
+
+/// Its name among the processes.
+pub const NAME: &CStr = c"sysmcp-spawn";
+
+/// The worker's ends.
+static CHANNELS: OnceLock<Channels> = OnceLock::new();
+
+/// One end of each pair.
+#[derive(Debug)]
+pub struct Channels {
+    of: [(Observer, Mutex<OwnedFd>); 3],
+    /// What the programs needed, as it was last heard.
+    cpu: Mutex<Duration>,
+}
+
+/// Both ends of each pair, before the fork that parts them.
+#[derive(Debug)]
+pub struct Pairs {
+    worker: [OwnedFd; 3],
+    spawner: [OwnedFd; 3],
+}
+
+impl Pairs {
+    /// Makes the pairs.
+    ///
+    /// # Errors
+    ///
+    /// When no more files may be open.
+    pub fn new() -> io::Result<Self> {
+        let pair = || UnixStream::pair().map(|(one, other)| (one.into(), other.into()));
+        let [perf, strace, bpftrace]: [(OwnedFd, OwnedFd); 3] = [pair()?, pair()?, pair()?];
+        Ok(Self { worker: [perf.0, strace.0, bpftrace.0], spawner: [perf.1, strace.1, bpftrace.1] })
+    }
+
+    /// In the worker: keeps its ends, and closes the others.
+    pub fn keep_for_worker(self) {
+        let [perf, strace, bpftrace] = self.worker.map(Mutex::new);
+        let of =
+            [(Observer::Perf, perf), (Observer::Strace, strace), (Observer::Bpftrace, bpftrace)];
+        let _ = CHANNELS.set(Channels { of, cpu: Mutex::new(Duration::ZERO) });
+    }
+
+    /// Forks the spawner, which does not return; it prepares itself by what is given. Without it no
+    /// program is started, and nothing else is missing.
+    ///
+    /// # Errors
+    ///
+    /// When there is no process to be had.
+    pub fn fork(self, prepare: impl FnOnce()) -> io::Result<Pid> {
+        let parent = rustix::process::getpid();
+        // SAFETY: no thread exists yet, so the child inherits no lock in an unknown state.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+                let _ = rustix::thread::set_name(NAME);
+                prepare();
+                if rustix::process::getppid() == Some(parent) {
+                    drop(self.worker);
+                    drop_channel_to_the_controller();
+                    sandbox::guard_spawner();
+                    serve(self.spawner);
+                }
+                // SAFETY: _exit takes any number and does not return.
+                unsafe { libc::_exit(0) }
+            }
+            child => Pid::from_raw(child).ok_or_else(|| io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+/// Starts the spawner for a process without a supervisor, and keeps the channel to it.
+pub fn start() {
+    let Ok(pairs) = Pairs::new() else { return };
+    let Ok(copy) = pairs.copy() else { return };
+    if copy.fork(|| ()).is_ok() {
+        pairs.keep_for_worker();
+    }
+}
+
+impl Pairs {
+    /// The same ends once more.
+    ///
+    /// # Errors
+    ///
+    /// When no more files may be open.
+    pub fn copy(&self) -> io::Result<Self> {
+        let copy = |ends: &[OwnedFd; 3]| -> io::Result<[OwnedFd; 3]> {
+            let [perf, strace, bpftrace] = ends;
+            Ok([perf.try_clone()?, strace.try_clone()?, bpftrace.try_clone()?])
+        };
+        Ok(Self { worker: copy(&self.worker)?, spawner: copy(&self.spawner)? })
+    }
+}
+
+/// Its stdin and stdout are the channel, which closes when nobody has it open any more.
+fn drop_channel_to_the_controller() {
+    let Ok(nothing) = std::fs::File::open("/dev/null") else { return };
+    let _ = rustix::stdio::dup2_stdin(&nothing);
+    let _ = rustix::stdio::dup2_stdout(&nothing);
+    let _ = rustix::stdio::dup2_stderr(&nothing);
+}
+
+/// Lets a program be run, no longer than until the deadline.
+pub fn run(observer: Observer, errand: Errand, deadline: Instant) -> Ran {
+    let asked = ask(observer, errand_number(errand), deadline);
+    asked.unwrap_or(Ran { end: End::NotStarted, output: Vec::new() })
+}
+
+/// Processor time of all programs that were run so far.
+pub fn programs_cpu() -> Duration {
+    CHANNELS.get().map_or(Duration::ZERO, |channels| {
+        *channels.cpu.lock().unwrap_or_else(PoisonError::into_inner)
+    })
+}
+
+/// Lets a child be planted that nobody waits for.
+#[cfg(feature = "fault-injection")]
+pub fn plant(is_grandchild: bool) {
+    let errand = if is_grandchild { PLANT_GRANDCHILD } else { PLANT_CHILD };
+    let _ = ask(Observer::Perf, errand, Instant::now());
+}
+
+const fn errand_number(errand: Errand) -> u8 {
+    match errand {
+        Errand::Version => 0,
+        Errand::Trial => 1,
+    }
+}
+
+#[cfg(feature = "fault-injection")]
+const PLANT_CHILD: u8 = 100;
+#[cfg(feature = "fault-injection")]
+const PLANT_GRANDCHILD: u8 = 101;
+
+fn ask(observer: Observer, errand: u8, deadline: Instant) -> Option<Ran> {
+    #[cfg(test)]
+    serve_in_a_thread();
+    let channels = CHANNELS.get()?;
+    let (_, channel) = channels.of.iter().find(|(of, _)| *of == observer)?;
+    let channel = channel.lock().unwrap_or_else(PoisonError::into_inner);
+    let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+    let [low, high] = u16::try_from(left).unwrap_or(u16::MAX).to_le_bytes();
+    let place = Observer::ALL.iter().position(|of| *of == observer)?;
+    write_all(&channel, &[u8::try_from(place).ok()?, errand, low, high])?;
+    let mut head = [0; HEAD_BYTES];
+    read_exact(&channel, &mut head)?;
+    let [kind, c0, c1, c2, c3, l0, l1, cpu @ ..] = head;
+    let mut output = vec![0; usize::from(u16::from_le_bytes([l0, l1])).min(MOST_OUTPUT)];
+    read_exact(&channel, &mut output)?;
+    let cpu = Duration::from_micros(u64::from_le_bytes(cpu));
+    *channels.cpu.lock().unwrap_or_else(PoisonError::into_inner) = cpu;
+    let end = match kind {
+        0 => End::Code(i32::from_le_bytes([c0, c1, c2, c3])),
+        1 => End::Signal,
+        2 => End::TimedOut,
+        _ => End::NotStarted,
+    };
+    Some(Ran { end, output })
+}
+
+/// Takes what is asked until the worker is gone. Each program has a thread while it runs: they are
+/// asked for side by side.
+fn serve(channels: [OwnedFd; 3]) {
+    let channels = channels.map(Arc::new);
+    loop {
+        let mut waiting = channels
+            .each_ref()
+            .map(|channel| PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::IN));
+        if poll(&mut waiting, None).is_err_and(|errno| errno != Errno::INTR) {
+            return;
+        }
+        let has_news = waiting.each_ref().map(|channel| !channel.revents().is_empty());
+        for (channel, _) in channels.iter().zip(has_news).filter(|(_, has_news)| *has_news) {
+            let mut asked = [0; ASKED_BYTES];
+            if read_exact(channel, &mut asked).is_none() {
+                return;
+            }
+            let channel = Arc::clone(channel);
+            let work = move || answer(&channel, asked);
+            if std::thread::Builder::new().name("observer".to_owned()).spawn(work).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn answer(channel: &OwnedFd, [observer, errand, low, high]: [u8; ASKED_BYTES]) {
+    let patience = Duration::from_millis(u16::from_le_bytes([low, high]).into());
+    let observer = Observer::ALL.get(usize::from(observer));
+    let ran = match (observer, errand) {
+        (Some(observer), 0) => observer.run(Errand::Version, Instant::now() + patience),
+        (Some(observer), 1) => observer.run(Errand::Trial, Instant::now() + patience),
+        #[cfg(feature = "fault-injection")]
+        (_, PLANT_CHILD | PLANT_GRANDCHILD) => {
+            super::observer::plant(errand == PLANT_GRANDCHILD);
+            Ran { end: End::Code(0), output: Vec::new() }
+        }
+        _ => Ran { end: End::NotStarted, output: Vec::new() },
+    };
+    let (kind, code): (u8, i32) = match ran.end {
+        End::Code(code) => (0, code),
+        End::Signal => (1, 0),
+        End::TimedOut => (2, 0),
+        End::NotStarted => (3, 0),
+    };
+    let length = u16::try_from(ran.output.len()).unwrap_or_default();
+    let cpu = u64::try_from(clock::children_cpu().as_micros()).unwrap_or(u64::MAX);
+    let mut bytes = vec![kind];
+    bytes.extend(code.to_le_bytes());
+    bytes.extend(length.to_le_bytes());
+    bytes.extend(cpu.to_le_bytes());
+    bytes.extend(ran.output.iter().take(length.into()));
+    // Nobody may be there any more.
+    let _ = write_all(channel, &bytes);
+}
+
+fn read_exact(channel: &OwnedFd, mut room: &mut [u8]) -> Option<()> {
+    while !room.is_empty() {
+        match rustix::io::read(channel, &mut *room) {
+            Ok(0) => return None,
+            Ok(length) => room = room.get_mut(length..)?,
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(())
+}
+
+fn write_all(channel: &OwnedFd, mut bytes: &[u8]) -> Option<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(channel, bytes) {
+            Ok(length) => bytes = bytes.get(length..)?,
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(())
+}
+
+/// A test has threads already, and must not fork.
+#[cfg(test)]
+fn serve_in_a_thread() {
+    static STARTED: std::sync::Once = std::sync::Once::new();
+    STARTED.call_once(|| {
+        let Pairs { worker, spawner } = Pairs::new().unwrap();
+        std::thread::spawn(|| serve(spawner));
+        let held = Pairs::new().unwrap();
+        Pairs { worker, spawner: held.spawner }.keep_for_worker();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_asked_for_by_numbers_and_its_words_come_back() {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        for observer in Observer::ALL {
+            let ran = run(observer, Errand::Version, deadline);
+            match observer.find() {
+                None => assert_eq!(ran, Ran { end: End::NotStarted, output: Vec::new() }),
+                Some(_) => assert!(!ran.output.is_empty(), "{observer:?}: {ran:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_of_ours_starts_nothing() {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let ran = ask(Observer::Strace, 200, deadline).unwrap();
+        assert_eq!(ran.end, End::NotStarted);
+    }
+}
