@@ -19,7 +19,8 @@ mod meanwhile;
 
 use capabilities::{
     all_processes_are_counted, every_command_of_a_remedy_lifts_what_it_is_for,
-    lockdown_takes_what_it_says, pressure_works_after_its_remedy, what_refuses_is_named,
+    lockdown_takes_what_it_says, pressure_works_after_its_remedy, the_sandbox_is_in_force,
+    what_refuses_is_named,
 };
 use meanwhile::{
     a_clock_that_is_set_is_named_and_moves_no_other_number,
@@ -73,6 +74,7 @@ checks! {
     what_refuses_is_named
     lockdown_takes_what_it_says
     pressure_works_after_its_remedy
+    the_sandbox_is_in_force
 }
 
 fn boot(kernel: &str, boot: &Boot<'_>) -> Guest {

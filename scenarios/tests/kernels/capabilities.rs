@@ -61,6 +61,18 @@ const LEVERS: [(&str, u32, &str, &str); 8] = [
     ("sysctl kernel.yama.ptrace_scope=3", ROOT, "ptrace_others", "ptrace_scope is 3"),
 ];
 
+/// No kernel here lacks the filters, for anybody.
+pub fn the_sandbox_is_in_force(kernel: &str) {
+    let mut guest = booted(kernel);
+    for uid in [ROOT, NOBODY] {
+        let answer = guest.ask(uid, "capabilities", &json!({})).unwrap();
+        let sandbox = &answer["surroundings"]["sandbox"];
+        println!("uid {uid}: {sandbox}");
+        assert_eq!(sandbox["seccomp"], "enforced");
+        assert_eq!(sandbox["capabilities_dropped"].as_u64().unwrap() > 20, uid == ROOT);
+    }
+}
+
 /// `/proc` is not counted the same way by every kernel.
 pub fn all_processes_are_counted(kernel: &str) {
     let checks = ask(&mut booted(kernel), ROOT);
