@@ -45,13 +45,13 @@ fn long_call(sysmcp: &Sysmcp) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// The agent's two processes in a container, once they are there.
+/// The agent's three processes in a container, once they are there.
 fn alive(container: &Container) -> Vec<Seen> {
     let started = Instant::now();
     loop {
         let mut seen = container.session().unwrap();
         seen.retain(|seen| seen.command.contains(" serve "));
-        if seen.len() == 2 {
+        if seen.len() == 3 {
             return seen;
         }
         assert!(started.elapsed() < PATIENCE, "the host sees only {seen:#?}");

@@ -46,7 +46,9 @@ pub fn run(full: bool) -> Result<()> {
     step("scenarios", || {
         // One at a time: they measure, on a machine with few processors.
         let mut tests = cargo();
-        tests.args(["test", "--package", "scenarios", "--", "--test-threads", "1"]);
+        // One run tells all that is wrong.
+        tests.args(["test", "--package", "scenarios", "--no-fail-fast"]);
+        tests.args(["--", "--test-threads", "1"]);
         tests.env("SYSMCP_TEST_NOT_RUN", &not_run).envs(peers.variables());
         if full {
             tests.env("SYSMCP_TEST_FULL", "1");
