@@ -244,7 +244,8 @@ fn a_person_asks_all_and_gets_every_answer_under_its_name() {
         assert_eq!(told.matches(&format!("receipt: {target}: agent gone")).count(), 1, "{told}");
         assert!(told.contains(&format!("sysmcp: {target}: connecting to ")), "{told}");
     }
-    assert!(!said.contains(REFUSING), "{said}");
+    // The list of processes may name it: it is in the command line of whoever asks.
+    assert!(!said.contains(&format!("== {REFUSING} ==")), "{said}");
     let error = format!("sysmcp: {REFUSING}: ");
     let is_error = |line: &&str| line.starts_with(&error) && line.contains("Connection refused");
     assert_eq!(told.lines().filter(is_error).count(), 1, "{told}");
