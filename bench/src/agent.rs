@@ -33,7 +33,7 @@ pub fn measure(programs: &Programs) -> Result<String> {
         format!("{:.1}", table::median(&mut starts)),
     ]);
     rows.push(vec![
-        "resident memory, both processes, kB (proportional)".to_owned(),
+        "resident memory, all its processes, kB (proportional)".to_owned(),
         format!("{resident} ({proportional})"),
     ]);
     let controller = fs::metadata(&programs.sysmcp)?.len();
@@ -55,9 +55,12 @@ fn start(programs: &Programs) -> Result<(f64, u64, u64)> {
     let start_ms = started.elapsed().as_secs_f64() * 1e3;
     let supervisor = agent.id();
     let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"))?;
-    let worker: u32 = children.trim().parse()?;
-    let both = |field: &str| kib(supervisor, field) + kib(worker, field);
-    let memory = (both("Rss:"), both("Pss:"));
+    let mut pids = vec![supervisor];
+    for child in children.split_whitespace() {
+        pids.push(child.parse()?);
+    }
+    let all = |field: &str| pids.iter().map(|pid| kib(*pid, field)).sum::<u64>();
+    let memory = (all("Rss:"), all("Pss:"));
     drop(agent.stdin.take());
     agent.wait()?;
     Ok((start_ms, memory.0, memory.1))

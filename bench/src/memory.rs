@@ -18,7 +18,7 @@ pub fn measure() -> Result<String> {
         ("controller, with each further connection, kB", |account| account.each_kib),
         ("the user's ssh beside it, each, kB (proportional)", |account| account.carrier_kib),
         ("the most the controller had, kB", |account| account.peak_kib),
-        ("agent on the target, each, both processes, kB (proportional)", |account| {
+        ("agent on the target, each, all its processes, kB (proportional)", |account| {
             account.agent_kib
         }),
         ("seconds until all stood", |account| account.connecting_s),
