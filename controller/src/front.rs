@@ -199,10 +199,7 @@ async fn ask(
         Err(error) => return complain(&error.text(), error.exit_code()),
     };
     let stderr = (!common.quiet).then(Stderr::default);
-    let reporter: &dyn Reporter = match &stderr {
-        Some(stderr) => stderr,
-        None => &Silent,
-    };
+    let reporter: &dyn Reporter = &stderr;
     let mut signals = Signals::new();
     let code = tokio::select! {
         answered = gate.call_keeping(call, reporter, keep) => {

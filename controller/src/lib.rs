@@ -21,3 +21,4 @@ pub mod targets;
 pub mod tools;
 pub mod transport;
 pub mod verdict;
+pub mod words;

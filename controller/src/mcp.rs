@@ -74,11 +74,7 @@ impl Server {
         call: Call,
         progress: Option<Told>,
     ) -> Result<CallToolResult, ErrorData> {
-        let reporter: &dyn Reporter = match &progress {
-            Some(told) => told,
-            None => &crate::reporter::Silent,
-        };
-        match self.gate.call(call, reporter).await {
+        match self.gate.call(call, &progress).await {
             Ok(rendered) => Ok(success(rendered)),
             // A tool that is not offered is an error of the protocol, not of a tool.
             Err(error @ GateError::UnknownTool { .. }) => {

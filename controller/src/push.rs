@@ -22,6 +22,7 @@ use crate::{
         root::{self, Rise},
         wsl,
     },
+    words,
 };
 use protocol::{
     WIRE_ID,
@@ -65,10 +66,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What the agent is told first.
-    fn terms(&self) -> Terms {
+    /// What the agent reads first: our mark, and its terms.
+    fn opening(&self, token: &Token) -> Result<Vec<u8>, FrameError> {
         let silence_limit_ms = u32::try_from(self.silence_limit.as_millis()).unwrap_or(u32::MAX);
-        Terms { silence_limit_ms }
+        let terms = ToAgent::Terms(Terms { silence_limit_ms });
+        Ok([controller_mark(token), frame::encode(&terms)?].concat())
     }
 }
 
@@ -99,7 +101,10 @@ pub async fn push(
     let Login { as_root, prompts, .. } = settings.login;
     let rise = Rise::of(target, as_root, prompts)
         .map_err(|error| PushError::Transport(error.to_string()))?;
-    let script = rise.as_ref().map_or_else(|| script.clone(), |rise| rise.wrap(&script));
+    let script = match &rise {
+        Some(rise) => rise.wrap(&script),
+        None => script,
+    };
     let mut timings = Timings::start();
     let until = Instant::now() + settings.patience;
     let opening = transport::open(target, &script, &settings.login, &mut timings, reporter);
@@ -121,9 +126,7 @@ pub async fn push(
 }
 
 fn new_token() -> Result<Token, PushError> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|error| PushError::Transport(error.to_string()))?;
-    Ok(Token::new(random))
+    script::new_token().map_err(|error| PushError::Transport(error.to_string()))
 }
 
 /// Why an attempt stopped.
@@ -193,9 +196,8 @@ impl Attempt<'_> {
         let Line::Ready { machine, unpacks } = ready else { return Err(self.refused(ready)) };
         let agent = self.settings.agents.for_machine(&machine).map_err(PushError::NoAgent)?;
         let payload = if unpacks { agent.packed.clone() } else { unpacked(&agent)? };
-        let terms = ToAgent::Terms(self.settings.terms());
         let header = script::header(payload.len(), &agent.sha256, unpacks);
-        let tail = [controller_mark(&self.token), frame::encode(&terms)?].concat();
+        let tail = self.settings.opening(&self.token)?;
         let patience = self.settings.patience.max(transfer_patience(payload.len()));
         within(patience, PushError::late(Stage::NAME_SENDING, patience), async {
             let Channel { reader, writer, .. } = &mut self.channel;
@@ -375,8 +377,7 @@ fn shown(line: &str) -> HostText {
 
 fn first_of(bytes: &[u8]) -> HostText {
     let text = String::from_utf8_lossy(bytes);
-    let (text, _) = protocol::redact::text(text.trim());
-    HostText::capped(text.as_bytes(), 400)
+    words::of_others(&text, 400)
 }
 
 /// Why there is no agent at the other end.

@@ -106,6 +106,15 @@ impl Reporter for Silent {
     fn stage(&self, _: &Stage) {}
 }
 
+/// Tells whoever there is, if anybody.
+impl<R: Reporter> Reporter for Option<R> {
+    fn stage(&self, stage: &Stage) {
+        if let Some(reporter) = self {
+            reporter.stage(stage);
+        }
+    }
+}
+
 /// Tells a person on stderr: one line that is written over on a terminal, a line for each kind of
 /// stage elsewhere.
 #[derive(Debug)]

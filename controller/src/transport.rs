@@ -74,6 +74,17 @@ pub struct Login {
 impl Login {
     /// What a host gets for each answer: the slowest look names up of whoever connects.
     pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+    /// One where nobody is asked, nothing new is believed, and nobody becomes root.
+    pub const fn without_questions(ssh_config: Option<PathBuf>) -> Self {
+        Self {
+            prompts: Prompts::Forbidden,
+            ssh_config,
+            accepts_new_hosts: false,
+            answer_limit: Self::ANSWER_LIMIT,
+            as_root: false,
+        }
+    }
 }
 
 /// Whether somebody sits at a terminal and can be asked for a passphrase.

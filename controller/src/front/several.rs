@@ -7,7 +7,7 @@ use controller::{
     config::Config,
     exit,
     gate::{Call, Gate, GateError, Rendered},
-    reporter::{Reporter, Silent, Stderr},
+    reporter::Stderr,
     target::Target,
     targets::PARAMETER,
     transport::Prompts,
@@ -32,11 +32,7 @@ pub async fn ask_each(config: &Config, common: &Common, call: &Call, as_json: bo
         }
     };
     let patience = Patience { signals, is_interrupted: code == exit::INTERRUPTED };
-    let reporter: &dyn Reporter = match &stderr {
-        Some(stderr) => stderr,
-        None => &Silent,
-    };
-    code.max(stop(&gate, reporter, stderr.as_ref(), common, patience).await)
+    code.max(stop(&gate, &stderr, stderr.as_ref(), common, patience).await)
 }
 
 /// Shows the answers in the order in which they come.
@@ -71,9 +67,5 @@ async fn ask<'t>(
     let mut call = call.clone();
     call.arguments.insert(PARAMETER.to_owned(), target.to_string().into());
     let stderr = is_told.then(|| Stderr::about(target));
-    let reporter: &dyn Reporter = match &stderr {
-        Some(stderr) => stderr,
-        None => &Silent,
-    };
-    (target, gate.call(call, reporter).await)
+    (target, gate.call(call, &stderr).await)
 }

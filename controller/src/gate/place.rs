@@ -67,10 +67,7 @@ pub(super) fn elsewhere<'p>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        agents::Agents,
-        transport::{Login, Prompts},
-    };
+    use crate::{agents::Agents, transport::Login};
     use std::time::Duration;
 
     #[test]
@@ -81,13 +78,7 @@ mod tests {
             agents: Agents::Embedded,
             patience: Duration::from_secs(1),
             silence_limit: Duration::from_secs(3),
-            login: Login {
-                prompts: Prompts::Forbidden,
-                ssh_config: None,
-                accepts_new_hosts: false,
-                answer_limit: Login::ANSWER_LIMIT,
-                as_root: false,
-            },
+            login: Login::without_questions(None),
         });
         let places = ["ssh:a", "ssh:b"].map(|name| {
             Place::new(name.parse().unwrap(), Arc::clone(&settings), Arc::clone(&audit), 1)

@@ -18,6 +18,17 @@ pub enum Source {
     Snapshot,
 }
 
+/// What nobody can guess.
+///
+/// # Errors
+///
+/// When there are no random bytes.
+pub fn new_token() -> std::io::Result<Token> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(std::io::Error::other)?;
+    Ok(Token::new(random))
+}
+
 /// The script as one line, for one session. It waits no longer than `patience` for what is sent.
 pub fn for_session(token: &Token, room_bytes: usize, patience: Duration, source: Source) -> String {
     let lines = SOURCE.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -60,13 +60,7 @@ async fn attempt_over(channel: DuplexStream) -> Result<Pushed, PushError> {
         agents,
         patience: PATIENCE,
         silence_limit: PATIENCE,
-        login: Login {
-            prompts: Prompts::Forbidden,
-            ssh_config: None,
-            accepts_new_hosts: false,
-            answer_limit: Login::ANSWER_LIMIT,
-            as_root: false,
-        },
+        login: Login::without_questions(None),
     };
     let target = Target::Local;
     Attempt {

@@ -14,11 +14,6 @@ use crate::{
         container::{self, Start},
     },
 };
-use protocol::{
-    frame,
-    handshake::{Token, controller_mark},
-    message::ToAgent,
-};
 use tokio::{io::AsyncWriteExt as _, time::Instant};
 
 /// Pushes the agent into a container that has no shell.
@@ -54,7 +49,7 @@ pub(super) async fn push(
         timings,
         until,
     };
-    let opening = opening(&attempt.token, settings)?;
+    let opening = settings.opening(&attempt.token)?;
     let started = within(patience, PushError::late(Stage::NAME_SENDING, patience), async {
         // It is short, and waits in the pipe until the agent reads it.
         let written = attempt.channel.writer.write_all(&opening).await;
@@ -74,10 +69,4 @@ pub(super) async fn push(
         Err(Interruption::Error(error)) => Err(*error),
         Err(Interruption::Ended { noise }) => Err(attempt.explain_end(&noise).await),
     }
-}
-
-/// What the agent reads first.
-fn opening(token: &Token, settings: &Settings) -> Result<Vec<u8>, PushError> {
-    let terms = ToAgent::Terms(settings.terms());
-    Ok([controller_mark(token), frame::encode(&terms)?].concat())
 }

@@ -3,6 +3,7 @@
 use crate::{
     target::Target,
     transport::{Ended, Timings, Traffic},
+    words,
 };
 use protocol::{
     host_text::HostText,
@@ -121,8 +122,7 @@ impl Stopped {
     pub fn last_words(&self) -> Option<HostText> {
         let stderr = self.ended.as_ref().map(|ended| ended.stderr.as_slice())?;
         let text = String::from_utf8_lossy(stderr);
-        let (text, _) = protocol::redact::text(text.trim());
-        (!text.is_empty()).then(|| HostText::capped(text.as_bytes(), 400))
+        (!text.trim().is_empty()).then(|| words::of_others(&text, 400))
     }
 }
 

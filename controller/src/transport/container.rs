@@ -16,16 +16,16 @@ use super::{Channel, NotOpened, process};
 use crate::target::{Container, Engine};
 use tokio::process::Command;
 
-/// What makes every question of an `ssh` that the engine's program starts (`DOCKER_HOST=ssh://…`) go
-/// to a program that answers none: it runs in a process group of its own, where asking at the
-/// terminal would stop it.
-const ASKS_NOBODY: [(&str, &str); 2] = [("SSH_ASKPASS", "false"), ("SSH_ASKPASS_REQUIRE", "force")];
-
 /// The engine's program, which Ctrl-C at a terminal does not reach: it is for sysmcp, which then stops
 /// the agent in order.
 fn program(engine: Engine) -> Command {
-    let mut command = Command::new(engine.name());
-    command.process_group(0).envs(ASKS_NOBODY);
+    apart(Command::new(engine.name()))
+}
+
+/// In a process group of its own, where an `ssh` that the engine's program starts
+/// (`DOCKER_HOST=ssh://…`) would stop by asking at the terminal: it asks nobody.
+fn apart(mut command: Command) -> Command {
+    command.process_group(0).envs(process::ASKS_NOBODY);
     command
 }
 

@@ -1,5 +1,6 @@
 //! Why there is no login, whichever SSH tried.
 
+use super::known_hosts::with_port;
 use crate::{exit, target::SshTarget};
 use protocol::host_text::HostText;
 use shlex::try_quote as quote;
@@ -139,10 +140,7 @@ pub enum Failure {
 
 /// The name under which known_hosts keeps the host.
 pub(super) fn known_hosts_name(target: &SshTarget) -> String {
-    match target.port {
-        Some(port) if port != 22 => format!("[{}]:{port}", target.host),
-        Some(_) | None => target.host.clone(),
-    }
+    target.port.map_or_else(|| target.host.clone(), |port| with_port(&target.host, port))
 }
 
 /// The command that takes a host's keys out of a file, or out of the user's usual one.

@@ -82,7 +82,8 @@ impl Name {
     }
 }
 
-fn with_port(host: &str, port: u16) -> String {
+/// A host and its port, as the files have them.
+pub fn with_port(host: &str, port: u16) -> String {
     if port == USUAL_PORT { host.to_owned() } else { format!("[{host}]:{port}") }
 }
 

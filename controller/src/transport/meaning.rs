@@ -221,8 +221,7 @@ pub async fn of(target: &SshTarget, config: Option<&Path>) -> Result<Meaning, Ou
         let Some(settings) = asked::settings(&place, config).await? else {
             return read_without_ssh(target, config, &Sources::default(), &account);
         };
-        let (meaning, next) = settings::judge(&settings, &place, &account)?;
-        match link(&mut chain, meaning, next)? {
+        match link(&mut chain, &settings, &place, &account)? {
             Some(jump) => place = jump,
             None => return whole(chain),
         }
@@ -244,8 +243,7 @@ pub fn read_without_ssh(
     let mut chain = Vec::new();
     loop {
         let settings = read::settings(&place, config, sources, account)?;
-        let (meaning, next) = settings::judge(&settings, &place, account)?;
-        match link(&mut chain, meaning, next)? {
+        match link(&mut chain, &settings, &place, account)? {
             Some(jump) => place = jump,
             None => return whole(chain),
         }
@@ -274,7 +272,13 @@ enum Next {
 }
 
 /// Adds one host to the way there. Gives the jump host before it, if there is one.
-fn link(chain: &mut Vec<Meaning>, meaning: Meaning, next: Next) -> Result<Option<Place>, Outside> {
+fn link(
+    chain: &mut Vec<Meaning>,
+    settings: &Settings,
+    place: &Place,
+    account: &Account,
+) -> Result<Option<Place>, Outside> {
+    let (meaning, next) = settings::judge(settings, place, account)?;
     chain.push(meaning);
     match next {
         Next::Nothing => Ok(None),

@@ -14,9 +14,11 @@ mod stream;
 
 pub use channel::Connection;
 
-use super::{Channel, Failure, Login, Step, Timings, failure, meaning::Meaning};
-use crate::target::SshTarget;
-use protocol::{host_text::HostText, redact};
+use super::{
+    Channel, Failure, Login, Step, Timings, failure, known_hosts::with_port, meaning::Meaning,
+};
+use crate::{target::SshTarget, words};
+use protocol::host_text::HostText;
 use std::{fmt, path::Path, time::Duration};
 
 /// Why there is no connection.
@@ -126,12 +128,8 @@ struct Place<'a> {
 impl Place<'_> {
     /// The host, as known_hosts names it.
     fn host(&self) -> String {
-        let host = self.meaning.host_key_alias.as_ref().unwrap_or(&self.meaning.host);
-        match self.meaning.port {
-            22 => host.clone(),
-            _ if self.meaning.host_key_alias.is_some() => host.clone(),
-            port => format!("[{host}]:{port}"),
-        }
+        let Meaning { host_key_alias, host, port, .. } = self.meaning;
+        host_key_alias.clone().unwrap_or_else(|| with_port(host, *port))
     }
 
     fn by_hand(&self) -> String {
@@ -139,8 +137,7 @@ impl Place<'_> {
     }
 
     fn unreachable(&self, said: &str) -> Failure {
-        let (said, _) = redact::text(said.trim());
-        Failure::Unreachable { host: self.host(), said: HostText::capped(said.as_bytes(), 300) }
+        Failure::Unreachable { host: self.host(), said: words::of_others(said, 300) }
     }
 
     fn timed_out(&self, step: &'static str, limit: Duration) -> Failure {

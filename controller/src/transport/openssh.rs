@@ -3,7 +3,7 @@
 mod explanation;
 mod keys;
 
-pub use explanation::explain;
+pub use explanation::{explain, says_why};
 pub use keys::encrypted_key;
 
 use super::{Channel, Login, Prompts, meaning::Meaning, process};
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::target::Target;
 
-    fn target(text: &str) -> SshTarget {
+    pub(super) fn target(text: &str) -> SshTarget {
         match text.parse() {
             Ok(Target::Ssh(target)) => target,
             other => panic!("{other:?}"),
@@ -105,13 +105,8 @@ mod tests {
 
     #[test]
     fn the_host_stands_behind_all_options() {
-        let login = Login {
-            prompts: Prompts::Forbidden,
-            ssh_config: Some("/c".into()),
-            accepts_new_hosts: true,
-            answer_limit: Login::ANSWER_LIMIT,
-            as_root: false,
-        };
+        let login =
+            Login { accepts_new_hosts: true, ..Login::without_questions(Some("/c".into())) };
         let arguments = arguments(&target("ssh:deploy@[::1]:2222"), "true", &login);
         assert_eq!(
             arguments[OPTIONS.len()..],
@@ -133,13 +128,7 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_left_to_the_configuration() {
-        let login = Login {
-            prompts: Prompts::Allowed,
-            ssh_config: None,
-            accepts_new_hosts: false,
-            answer_limit: Login::ANSWER_LIMIT,
-            as_root: false,
-        };
+        let login = Login { prompts: Prompts::Allowed, ..Login::without_questions(None) };
         let arguments = arguments(&target("ssh:web"), "true", &login);
         assert_eq!(arguments[OPTIONS.len()..], ["--", "web", "exec /bin/sh -c 'true'"]);
     }

@@ -39,7 +39,8 @@ const SHIELD: &str = "trap '' INT; exec \"$@\"";
 
 /// Makes every question go to a program that answers none, also those of the `ssh` that a jump host
 /// needs, which `BatchMode` does not reach (ssh(1), OpenSSH 8.4).
-const ASKS_NOBODY: [(&str, &str); 2] = [("SSH_ASKPASS", "false"), ("SSH_ASKPASS_REQUIRE", "force")];
+pub const ASKS_NOBODY: [(&str, &str); 2] =
+    [("SSH_ASKPASS", "false"), ("SSH_ASKPASS_REQUIRE", "force")];
 
 /// A program that Ctrl-C does not end, and that asks nobody where nobody can be asked. Its arguments
 /// come behind.
@@ -131,6 +132,13 @@ async fn end(mut child: Child) {
     if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
         let _ = child.kill().await;
     }
+}
+
+/// What a command prints; `None` when it cannot be started, or does not end soon.
+pub async fn printed(mut command: Command, patience: Duration) -> Option<Vec<u8>> {
+    command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(patience, command.output()).await.ok()?.ok()?;
+    Some(output.stdout)
 }
 
 /// Waits until every process has ended whose channel was dropped.

@@ -12,8 +12,8 @@ use super::{
     carrier::Said,
     terminal::{Echo, ask},
 };
-use crate::{exit, target::Target};
-use protocol::{host_text::HostText, redact};
+use crate::{exit, push::script::new_token, target::Target, words};
+use protocol::host_text::HostText;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
 /// Starts the script as root. Travels as the start-up script does, so the same characters are
@@ -59,11 +59,7 @@ impl Rise {
         }
         let mark = match prompts {
             Prompts::Forbidden => None,
-            Prompts::Allowed => {
-                let mut random = [0; 16];
-                getrandom::fill(&mut random).map_err(std::io::Error::other)?;
-                Some(random.iter().map(|byte| format!("{byte:02x}")).collect())
-            }
+            Prompts::Allowed => Some(new_token()?.as_str().to_owned()),
         };
         Ok(Some(Self { mark, place: target.to_string() }))
     }
@@ -143,8 +139,7 @@ impl Rise {
         let line = text.lines().rev().find(|line| {
             ["sudo: ", "doas: "].iter().any(|program| line.trim_start().starts_with(program))
         })?;
-        let (line, _) = redact::text(line.trim());
-        Some(Problem::Other { place, said: HostText::capped(line.as_bytes(), 200) })
+        Some(Problem::Other { place, said: words::of_others(line, 200) })
     }
 }
 

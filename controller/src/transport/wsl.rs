@@ -6,8 +6,8 @@
 //! shell. It was tested against a stand-in for `wsl.exe` only.
 
 use super::{Channel, process};
-use crate::exit;
-use protocol::{host_text::HostText, redact};
+use crate::{exit, words};
+use protocol::host_text::HostText;
 use tokio::process::Command;
 
 /// Its program. The suffix makes it found from within a distribution, too.
@@ -54,8 +54,7 @@ pub fn explain(name: &str, stdout: &[u8], stderr: &[u8]) -> Option<Problem> {
     let is_wsls = has("Error code: Wsl/") || has("Windows Subsystem for Linux");
     is_wsls.then(|| {
         let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        let (line, _) = redact::text(line.trim());
-        Problem::Other { name: name.to_owned(), said: HostText::capped(line.as_bytes(), 300) }
+        Problem::Other { name: name.to_owned(), said: words::of_others(line, 300) }
     })
 }
 

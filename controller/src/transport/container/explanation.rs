@@ -7,8 +7,9 @@
 use crate::{
     exit,
     target::{Container, Engine},
+    words,
 };
-use protocol::{host_text::HostText, redact};
+use protocol::host_text::HostText;
 
 /// Reads the cause off the end of the engine's program, from what came on stdout in place of a mark
 /// and what came on stderr: Docker tells what the runtime said on stdout. `None` where it was not the
@@ -60,8 +61,7 @@ fn is_missing(text: &str) -> bool {
 
 fn last_line(text: &str) -> HostText {
     let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let (line, _) = redact::text(line.trim().trim_end_matches('.'));
-    HostText::capped(line.as_bytes(), 300)
+    words::of_others(line.trim().trim_end_matches('.'), 300)
 }
 
 /// Why there is no way into a container.

@@ -113,8 +113,7 @@ pub fn start(start: Start<'_>, archive: &[u8]) -> Result<Channel, NotOpened> {
     if as_root {
         command.args(["--user", "0"]);
     }
-    command.process_group(0).envs(super::ASKS_NOBODY);
-    started(container.engine, process::start(command))
+    started(container.engine, process::start(super::apart(command)))
 }
 
 /// A file of this machine that has no name, with the archive in it.

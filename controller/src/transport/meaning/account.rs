@@ -4,7 +4,8 @@
 //! OpenSSH's ssh.c), so that is where it is taken from here.
 
 use super::Outside;
-use std::{collections::HashMap, process::Stdio, time::Duration};
+use crate::transport::process::printed;
+use std::{collections::HashMap, time::Duration};
 use tokio::process::Command;
 
 /// The system's own list of users. Others are in directories that only `getent` asks.
@@ -85,9 +86,7 @@ async fn entry(uid: u32) -> Option<String> {
     const PATIENCE: Duration = Duration::from_secs(5);
     let mut command = Command::new("getent");
     command.args(["passwd", &uid.to_string()]);
-    command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(PATIENCE, command.output()).await.ok()?.ok()?;
-    String::from_utf8(output.stdout).ok()
+    String::from_utf8(printed(command, PATIENCE).await?).ok()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Format: `dump_client_config` in OpenSSH's readconf.c. `-G` exists since OpenSSH 6.8.
 
 use super::{Outside, Place, Settings};
+use crate::transport::openssh;
 use protocol::host_text::HostText;
 use std::{io::ErrorKind, path::Path, process::Stdio, time::Duration};
 use tokio::{
@@ -58,16 +59,11 @@ async fn read(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     bytes
 }
 
-/// The last line with anything on it, for a message. When `ssh` gives up on a file, its last line
-/// says only that, and the one before it says why.
+/// The last line with a reason on it, for a message.
 fn last_line(bytes: &[u8]) -> String {
     const LONGEST: usize = 300;
-    const GIVES_UP: &[u8] = b": terminating, ";
     let mut lines = bytes.rsplit(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let is_reason = |line: &&[u8]| {
-        !line.is_empty() && !line.windows(GIVES_UP.len()).any(|part| part == GIVES_UP)
-    };
-    let line = lines.find(is_reason).unwrap_or(b"nothing");
+    let line = lines.find(|line| openssh::says_why(line)).unwrap_or(b"nothing");
     let line = line.strip_suffix(b".").unwrap_or(line);
     HostText::capped(line, LONGEST).as_str().to_owned()
 }

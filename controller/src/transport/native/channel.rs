@@ -4,22 +4,21 @@ use super::{
     Place, Problem,
     dial::Connected,
     handler::{Checker, Told},
+    stream::Severable,
 };
 use crate::transport::{Carrier, Channel, Ended, Failure, carrier::Said};
 use protocol::host_text::HostText;
 use russh::{ChannelMsg, ChannelReadHalf, Disconnect, client::Handle};
 use std::{
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
     time::Duration,
 };
 use tokio::{
-    io::{AsyncWrite, AsyncWriteExt as _, DuplexStream},
+    io::{AsyncWriteExt as _, DuplexStream},
     task::JoinHandle,
     time::timeout,
 };
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::CancellationToken;
 
 /// A connection with one command at its end. Dropping it cuts everything off.
 pub struct Connection {
@@ -60,8 +59,7 @@ pub(super) async fn start(
     let channel = match timeout(patience, opening).await {
         Ok(Ok(channel)) => channel,
         Ok(Err(error)) => {
-            let why = connected.told.why_over().map(|why| format!(": {}", why.said));
-            let why = why.unwrap_or_default();
+            let why = connected.told.and_why();
             let said = format!("it lets the user in and opens no channel: {error}{why}");
             return Err(place.unreachable(&said).into());
         }
@@ -70,17 +68,15 @@ pub(super) async fn start(
     let (from_command, sender) = channel.split();
     let (output, reader) = tokio::io::duplex(OUTPUT_BYTES);
     let over = CancellationToken::new();
-    let writer = Input { channel: Box::pin(sender.make_writer()), over: wait(&over) };
+    // A write waits for the host to make room, and the library forgets those that wait when the
+    // connection ends: so each looks out for that too.
+    let writer = Severable::new(Box::pin(sender.make_writer()), over.clone());
     let outcome = Arc::new(Mutex::new(Outcome::default()));
     // The sending half says that the channel is closed when it is dropped.
     let kept = (sender, over.drop_guard());
     let pump = tokio::spawn(pump(from_command, output, Arc::clone(&outcome), kept));
     let connection = Connection { connected: Some(connected), host: place.host(), outcome, pump };
     Ok(Channel::new(reader, writer, Some(Carrier::Connection(Box::new(connection)))))
-}
-
-fn wait(token: &CancellationToken) -> Pin<Box<WaitForCancellationFutureOwned>> {
-    Box::pin(token.clone().cancelled_owned())
 }
 
 /// Carries what the command writes, until the channel is over. Nothing else reads the channel, and
@@ -130,46 +126,6 @@ fn lock(outcome: &Mutex<Outcome>) -> std::sync::MutexGuard<'_, Outcome> {
     outcome.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The command's stdin. A write waits for the host to make room, and the library forgets those that
-/// wait when the connection ends: so each looks out for that too.
-struct Input<W> {
-    channel: Pin<Box<W>>,
-    over: Pin<Box<WaitForCancellationFutureOwned>>,
-}
-
-impl<W: AsyncWrite> AsyncWrite for Input<W> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        if self.over.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()));
-        }
-        if bytes.is_empty() {
-            return Poll::Ready(Ok(0));
-        }
-        self.channel.as_mut().poll_write(context, bytes)
-    }
-
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        self.channel.as_mut().poll_flush(context)
-    }
-
-    fn poll_shutdown(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        if self.over.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Ok(()));
-        }
-        self.channel.as_mut().poll_shutdown(context)
-    }
-}
-
 impl Connection {
     /// What the command writes to stderr.
     pub(in crate::transport) fn said(&self) -> Arc<Said> {
@@ -200,8 +156,8 @@ impl Connection {
         }
         let Outcome { code, stderr, is_closed } = &*lock(&self.outcome);
         let lost = (is_over && !is_closed).then(|| {
-            let why = told.as_ref().and_then(Told::why_over).map(|why| format!(": {}", why.said));
-            let said = format!("the connection was lost{}", why.unwrap_or_default());
+            let why = told.as_ref().map(Told::and_why).unwrap_or_default();
+            let said = format!("the connection was lost{why}");
             let said = HostText::capped(said.as_bytes(), SHOWN_BYTES);
             Failure::Unreachable { host: self.host.clone(), said }
         });

@@ -150,8 +150,7 @@ async fn lay(
             let channel = match timeout(limits.connection, opening).await {
                 Ok(Ok(channel)) => channel,
                 Ok(Err(error)) => {
-                    let why = told.why_over().map(|why| format!(": {}", why.said));
-                    let why = why.unwrap_or_default();
+                    let why = told.and_why();
                     let said = format!("{} does not reach it: {error}{why}", jump.host);
                     return Err(place.unreachable(&said).into());
                 }
@@ -220,12 +219,9 @@ fn known_as(meaning: &Meaning, address: Option<IpAddr>) -> Name {
         None => Name {
             host: meaning.host.clone(),
             port: Some(meaning.port),
-            // As `check_host_key` in OpenSSH's sshconnect.c: not where there is no name beside it,
-            // and not of this machine, which may be the end of somebody's forwarding.
-            address: address.filter(|address| {
-                let is_name = meaning.host.parse::<IpAddr>().is_err();
-                meaning.checks_address && is_name && !address.is_loopback()
-            }),
+            // As `check_host_key` in OpenSSH's sshconnect.c: not where there is no name beside it.
+            address: address
+                .filter(|_| meaning.checks_address && meaning.host.parse::<IpAddr>().is_err()),
         },
     }
 }

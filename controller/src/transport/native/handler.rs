@@ -95,6 +95,11 @@ impl Told {
         self.facts().why_over.clone()
     }
 
+    /// The same behind what else is told; nothing where there is no reason.
+    pub(super) fn and_why(&self) -> String {
+        self.why_over().map(|why| format!(": {}", why.said)).unwrap_or_default()
+    }
+
     /// Says so once the session is over.
     pub(super) const fn over(&self) -> &CancellationToken {
         &self.over

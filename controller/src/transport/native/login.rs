@@ -76,17 +76,16 @@ pub(super) async fn log_in(
     prompts: Prompts,
 ) -> Result<(), Problem> {
     let prompts = if place.meaning.is_batch { Prompts::Forbidden } else { prompts };
-    let (tried, takes) = (Vec::new(), None);
     let mut attempt = Attempt {
         place,
         handle,
         told,
         limits,
         prompts,
-        takes,
+        takes: None,
         unasked: None,
         locked: None,
-        tried,
+        tried: Vec::new(),
         is_half_in: false,
         accepted: Vec::new(),
         has_refused: false,
@@ -131,15 +130,17 @@ impl Attempt<'_> {
     /// Asks the host what it takes, where nothing of ours has made it say so: that may be something
     /// that `ssh` has. Some hosts let a user in by that question alone (RFC 4252, section 5.2).
     async fn is_let_in_by_nothing(&mut self) -> bool {
-        if self.takes.is_some() || self.handle.is_closed() {
-            return false;
-        }
+        // One that does not answer this is one that lets nobody in.
+        self.takes.is_none()
+            && !self.handle.is_closed()
+            && matches!(self.ask_for_nothing().await, Ok(Outcome::In))
+    }
+
+    /// The method `none`, to which the answer is what the host takes.
+    async fn ask_for_nothing(&mut self) -> Result<Outcome, Problem> {
         let asking = self.handle.authenticate_none(self.place.meaning.user.clone());
-        match timeout(self.limits.answer, asking).await {
-            Ok(Ok(result)) => matches!(self.outcome(result), Outcome::In),
-            // One that does not answer this is one that lets nobody in.
-            Ok(Err(_)) | Err(_) => false,
-        }
+        let answer = timeout(self.limits.answer, asking).await;
+        Ok(self.outcome(self.answered(answer)?))
     }
 
     /// Whether the host may take a method; it says so with the first answer.
@@ -157,12 +158,9 @@ impl Attempt<'_> {
             Method::PublicKey => self.keys().await,
             Method::KeyboardInteractive | Method::Password if self.takes.is_none() => {
                 // Nobody is asked before the host has said that it wants an answer.
-                let asking = self.handle.authenticate_none(self.place.meaning.user.clone());
-                let answer = timeout(self.limits.answer, asking).await;
-                let outcome = self.outcome(self.answered(answer)?);
-                match outcome {
+                match self.ask_for_nothing().await? {
                     Outcome::Refused if self.is_taken(method) => self.ask(method).await,
-                    Outcome::In | Outcome::More | Outcome::Refused => Ok(outcome),
+                    outcome @ (Outcome::In | Outcome::More | Outcome::Refused) => Ok(outcome),
                 }
             }
             Method::KeyboardInteractive | Method::Password => self.ask(method).await,
@@ -233,11 +231,8 @@ impl Attempt<'_> {
 
     /// The best hash that the host takes for an RSA key; none stands for SHA-1.
     async fn rsa_hash(&self) -> Result<Option<HashAlg>, Problem> {
-        match timeout(self.limits.answer, self.handle.best_supported_rsa_hash()).await {
-            Ok(Ok(hash)) => Ok(hash.flatten()),
-            Ok(Err(error)) => Err(self.broken(&error)),
-            Err(_) => Err(self.place.timed_out("logging in", self.limits.answer).into()),
-        }
+        let asking = self.handle.best_supported_rsa_hash();
+        Ok(self.answered(timeout(self.limits.answer, asking).await)?.flatten())
     }
 
     async fn offer(
@@ -319,14 +314,7 @@ impl Attempt<'_> {
         let starting = self.handle.authenticate_keyboard_interactive_start(user, None);
         let mut answer = timeout(self.limits.answer, starting).await;
         for _ in 0..ROUNDS {
-            let response = match answer {
-                Ok(Ok(response)) => response,
-                Ok(Err(error)) => return Err(self.broken(&error)),
-                Err(_) => {
-                    return Err(self.place.timed_out("logging in", self.limits.answer).into());
-                }
-            };
-            let answers = match response {
+            let answers = match self.answered(answer)? {
                 Response::Success => return Ok(Outcome::In),
                 Response::Failure { remaining_methods, partial_success } => {
                     let failure = AuthResult::Failure { remaining_methods, partial_success };
@@ -379,10 +367,11 @@ impl Attempt<'_> {
         answers
     }
 
-    fn answered<E: std::fmt::Display>(
+    /// What the host said, if it did in time.
+    fn answered<T, E: std::fmt::Display>(
         &self,
-        answer: Result<Result<AuthResult, E>, tokio::time::error::Elapsed>,
-    ) -> Result<AuthResult, Problem> {
+        answer: Result<Result<T, E>, tokio::time::error::Elapsed>,
+    ) -> Result<T, Problem> {
         match answer {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(error)) => Err(self.broken(&error)),

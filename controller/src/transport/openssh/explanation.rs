@@ -3,8 +3,9 @@
 use crate::{
     target::SshTarget,
     transport::failure::{Failure, by_hand, forget, known_hosts_name},
+    words,
 };
-use protocol::{host_text::HostText, redact};
+use protocol::host_text::HostText;
 use std::path::Path;
 
 /// Reads the cause off stderr. `None` when ssh itself did not fail.
@@ -80,30 +81,26 @@ fn offending_file(text: &str) -> Option<&Path> {
     })
 }
 
+/// Whether a line of `ssh` says why it gives up: it has words, and not only those that it gives up on
+/// a configuration, which stand behind the reason.
+pub fn says_why(line: &[u8]) -> bool {
+    const GIVES_UP: &[u8] = b": terminating, ";
+    !line.trim_ascii().is_empty() && !line.windows(GIVES_UP.len()).any(|part| part == GIVES_UP)
+}
+
 /// The last line that says something, secrets taken out, escaped. That the other end closed says less
 /// than what a command in the place of TCP, such as the `ssh` to a jump host, has written before; and
 /// that a configuration is given up, less than why.
 fn last_line(text: &str) -> Option<HostText> {
-    const GIVES_UP: &str = ": terminating, ";
-    let says = |line: &&str| !line.trim().is_empty() && !line.contains(GIVES_UP);
     let says_more = |line: &&str| !line.starts_with(BEFORE_ANY_KEY);
-    let lines = || text.lines().rev().filter(says);
+    let lines = || text.lines().rev().filter(|line| says_why(line.as_bytes()));
     let line = lines().find(says_more).or_else(|| lines().next())?;
-    let (line, _) = redact::text(line.trim().trim_end_matches('.'));
-    Some(HostText::capped(line.as_bytes(), 200))
+    Some(words::of_others(line.trim().trim_end_matches('.'), 200))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::target::Target;
-
-    fn target(text: &str) -> SshTarget {
-        match text.parse() {
-            Ok(Target::Ssh(target)) => target,
-            other => panic!("{other:?}"),
-        }
-    }
+    use super::{super::tests::target, *};
 
     fn explained(stderr: &str) -> Option<Failure> {
         explain(&target("ssh:deploy@web:2222"), None, Some(255), stderr.as_bytes())

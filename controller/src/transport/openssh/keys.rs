@@ -1,9 +1,11 @@
 //! Which key would have been tried and wants a passphrase: asked only after a login was refused.
 
-use crate::{target::SshTarget, transport::meaning};
+use crate::{
+    target::SshTarget,
+    transport::{meaning, process::printed},
+};
 use std::{
     path::{Path, PathBuf},
-    process::Stdio,
     time::Duration,
 };
 use tokio::process::Command;
@@ -11,7 +13,12 @@ use tokio::process::Command;
 /// The first key that ssh would try for this target, that is encrypted, and that no ssh-agent
 /// holds.
 pub async fn encrypted_key(target: &SshTarget, config: Option<&Path>) -> Option<String> {
-    let held = output(Command::new("ssh-add").arg("-L")).await.unwrap_or_default();
+    /// It only helps to explain.
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let mut list = Command::new("ssh-add");
+    list.arg("-L");
+    let held = printed(list, PATIENCE).await.unwrap_or_default();
+    let held = String::from_utf8_lossy(&held);
     let is_missing = |path: &PathBuf| {
         let private = std::fs::read_to_string(path).unwrap_or_default();
         let public = std::fs::read_to_string(public_of(path)).unwrap_or_default();
@@ -39,14 +46,6 @@ async fn identity_files(target: &SshTarget, config: Option<&Path>) -> Option<Vec
         None => PathBuf::from(file),
     };
     Some(files.map(expand).collect())
-}
-
-/// What a command prints; `None` when it does not end soon. It only helps to explain.
-async fn output(command: &mut Command) -> Option<String> {
-    const PATIENCE: Duration = Duration::from_secs(2);
-    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).output();
-    let output = tokio::time::timeout(PATIENCE, output).await.ok()?.ok()?;
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Whether the text of a private key says that it is encrypted.
