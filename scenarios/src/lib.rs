@@ -20,6 +20,7 @@ pub mod second_way;
 pub mod servers;
 pub mod service;
 pub mod silent_mount;
+pub mod split_mix;
 pub mod sshd;
 pub mod sysmcp;
 pub mod terminal;

@@ -9,7 +9,7 @@ use controller::{
     reporter::Silent,
     session::Session,
     target::Target,
-    transport::{Login, Prompts, process},
+    transport::{Login, process},
 };
 use protocol::{Item, Report, Request, budget::Budget, instruments::self_test};
 use serde::{Deserialize, Serialize};
@@ -77,13 +77,7 @@ async fn all(fleet: &Fleet, way: &str, calls: u32) -> Result<Account> {
         agents: Agents::Embedded,
         patience: PATIENCE,
         silence_limit: PATIENCE,
-        login: Login {
-            prompts: Prompts::Forbidden,
-            ssh_config: Some(fleet.client_config()),
-            accepts_new_hosts: false,
-            answer_limit: Login::ANSWER_LIMIT,
-            as_root: false,
-        },
+        login: Login::without_questions(Some(fleet.client_config())),
     };
     let parsed = fleet.targets(way).into_iter().map(|target| target.parse());
     let mut targets = parsed.collect::<Result<Vec<Target>, _>>()?;

@@ -2,8 +2,10 @@
 //! sysmcp has there: processes, and files with a name.
 
 use anyhow::{Context as _, Result};
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
@@ -94,6 +96,31 @@ fn token_of(seen: &Seen) -> Option<&str> {
         let token = behind.get(..32)?;
         token.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(token)
     })
+}
+
+/// The processes of a server's own that serve connections, youngest last. The way past sysmcp has one
+/// too, which has ended by then.
+///
+/// # Errors
+///
+/// When the target does not answer.
+pub fn serving(server: &impl Server) -> Result<Vec<Pid>> {
+    let mut found = vec![server.pid()];
+    for seen in &processes(server)? {
+        if found.contains(&seen.parent) && seen.command.starts_with("sshd") {
+            found.push(seen.pid);
+        }
+    }
+    let alive = |pid: &&u32| Path::new(&format!("/proc/{pid}")).exists();
+    let pids = found.iter().skip(1).filter(alive);
+    Ok(pids.filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?)).collect())
+}
+
+/// Sends a signal to each of some processes, as far as they are there.
+pub fn signal_all(pids: &[Pid], signal: Signal) {
+    for pid in pids {
+        let _ = kill_process(*pid, signal);
+    }
 }
 
 /// What is left of processes that were seen before, and of files.

@@ -144,10 +144,8 @@ async fn open(
     let target: Target = target.parse().unwrap();
     let login = Login {
         prompts,
-        ssh_config: Some(config.to_owned()),
-        accepts_new_hosts: false,
         answer_limit: ANSWER,
-        as_root: false,
+        ..Login::without_questions(Some(config.to_owned()))
     };
     transport::open(&target, script, &login, &mut Timings::start(), &Silent).await
 }

@@ -6,11 +6,11 @@
 use controller::{
     reporter::Silent,
     target::Target,
-    transport::{self, Channel, Failure, Login, NotOpened, Prompts, Timings},
+    transport::{self, Channel, Failure, Login, NotOpened, Timings},
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use scenarios::{
-    second_way::{self, Server as _},
+    second_way::{serving, signal_all},
     sshd::{Settings, Sshd},
 };
 use std::{
@@ -23,13 +23,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn login(config: &Path) -> Login {
-    Login {
-        prompts: Prompts::Forbidden,
-        ssh_config: Some(config.to_owned()),
-        accepts_new_hosts: false,
-        answer_limit: 2 * SECOND,
-        as_root: false,
-    }
+    Login { answer_limit: 2 * SECOND, ..Login::without_questions(Some(config.to_owned())) }
 }
 
 async fn open(target: &str, config: &Path, script: &str) -> Result<Channel, NotOpened> {
@@ -44,27 +38,6 @@ async fn command(script: &str) -> (Sshd, Channel) {
     let target = sshd.target_by("russh");
     let channel = open(&target, &sshd.client_config(), script).await.unwrap();
     (sshd, channel)
-}
-
-/// The processes of sshd that serve connections, youngest last.
-fn sessions(sshd: &Sshd) -> Vec<Pid> {
-    let all = second_way::processes(sshd).unwrap();
-    let mut found = vec![sshd.pid()];
-    for seen in &all {
-        if found.contains(&seen.parent) && seen.command.starts_with("sshd") {
-            found.push(seen.pid);
-        }
-    }
-    // The way past sysmcp has one too, which has ended by now.
-    let alive = |pid: &&u32| Path::new(&format!("/proc/{pid}")).exists();
-    let pids = found.iter().skip(1).filter(alive);
-    pids.map(|pid| Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap()).collect()
-}
-
-fn signal_all(pids: &[Pid], signal: Signal) {
-    for pid in pids {
-        let _ = kill_process(*pid, signal);
-    }
 }
 
 /// Descriptors of this process that are sockets.
@@ -130,7 +103,7 @@ async fn a_host_that_stops_answering_during_the_login_is_given_up() {
 async fn a_write_that_waits_for_room_ends_with_the_session() {
     let before = sockets();
     let (sshd, channel) = command("exec sleep 1000").await;
-    let sessions = sessions(&sshd);
+    let sessions = serving(&sshd).unwrap();
     let mut writer = channel.writer;
     let blocked = tokio::spawn(async move {
         let piece = vec![0; 1 << 20];
@@ -156,7 +129,7 @@ async fn a_write_that_waits_for_room_ends_with_the_session() {
 async fn a_connection_whose_host_is_gone_without_a_word_can_be_cut() {
     let before = sockets();
     let (sshd, channel) = command("exec sleep 1000").await;
-    let sessions = sessions(&sshd);
+    let sessions = serving(&sshd).unwrap();
     signal_all(&sessions, Signal::STOP);
     let mut writer = channel.writer;
     let blocked = tokio::spawn(async move {
@@ -200,7 +173,7 @@ async fn a_command_that_nobody_reads_waits_and_the_connection_stays() {
 async fn a_dropped_channel_takes_its_connection_along() {
     let before = sockets();
     let (sshd, channel) = command("exec sleep 1000").await;
-    let sessions = sessions(&sshd);
+    let sessions = serving(&sshd).unwrap();
     assert!(!sessions.is_empty());
     drop(channel);
     assert_sockets(before).await;

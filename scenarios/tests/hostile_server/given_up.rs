@@ -2,13 +2,13 @@
 
 use super::{Before, SECOND, open};
 use controller::transport::Prompts;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use scenarios::{
-    second_way::{self, Server as _},
+    second_way::{serving, signal_all},
     sshd::{Settings, Sshd, user_name},
 };
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -54,25 +54,6 @@ impl Behind {
     }
 }
 
-/// The processes of sshd that serve connections.
-fn sessions(sshd: &Sshd) -> Vec<Pid> {
-    let mut found = vec![sshd.pid()];
-    for seen in &second_way::processes(sshd).unwrap() {
-        if found.contains(&seen.parent) && seen.command.starts_with("sshd") {
-            found.push(seen.pid);
-        }
-    }
-    let alive = |pid: &&u32| Path::new(&format!("/proc/{pid}")).exists();
-    let pids = found.iter().skip(1).filter(alive);
-    pids.map(|pid| Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap()).collect()
-}
-
-fn signal_all(pids: &[Pid], signal: Signal) {
-    for pid in pids {
-        let _ = kill_process(*pid, signal);
-    }
-}
-
 #[tokio::test]
 async fn a_connection_that_is_given_up_at_any_moment_leaves_nothing() {
     const TIMES: u64 = 210;
@@ -108,7 +89,7 @@ async fn a_host_that_stops_is_noticed_as_the_configuration_says() {
     let before = Before::now().await;
     let target = sshd.target_by("russh");
     let mut channel = open(&target, &config, Prompts::Forbidden, "exec sleep 1000").await.unwrap();
-    let sessions = sessions(&sshd);
+    let sessions = serving(&sshd).unwrap();
     // As long as it answers, it stays.
     let mut byte = [0];
     let reading = tokio::time::timeout(4 * SECOND, channel.reader.read(&mut byte)).await;
@@ -132,7 +113,7 @@ async fn a_write_ends_when_a_host_on_the_way_is_gone() {
     let before = Before::now().await;
     let script = "exec sleep 1000";
     let channel = open("russh:behind", &behind.config, Prompts::Forbidden, script).await.unwrap();
-    let on_the_way = sessions(&behind.jump);
+    let on_the_way = serving(&behind.jump).unwrap();
     // The way takes nothing more, so that its window fills up.
     signal_all(&on_the_way, Signal::STOP);
     let mut writer = channel.writer;

@@ -5,22 +5,19 @@ use super::{
     servers::{CERTIFIED, Keys, PLAIN, Server},
 };
 
-/// Numbers that look random and follow from the first: SplitMix64.
-pub struct Numbers(u64);
+use scenarios::split_mix::SplitMix;
+
+/// Numbers that look random.
+pub struct Numbers(SplitMix);
 
 impl Numbers {
     /// All that follow from a seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix::new(seed))
     }
 
     fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut number = self.0;
-        number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        number ^= number >> 31;
-        usize::try_from(number % u64::try_from(end).unwrap()).unwrap()
+        usize::try_from(self.0.following() % u64::try_from(end).unwrap()).unwrap()
     }
 
     /// One of these, all with the same chance.

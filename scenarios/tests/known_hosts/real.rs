@@ -5,7 +5,7 @@ use super::{cases::Case, servers::Server};
 use controller::{
     reporter::Silent,
     target::Target,
-    transport::{self, Failure, Login, NotOpened, Prompts, Timings},
+    transport::{self, Failure, Login, NotOpened, Timings},
 };
 use scenarios::sshd::user_name;
 use std::{
@@ -51,13 +51,8 @@ pub fn accepts(folder: &Path, server: &Server, case: &Case, files: &[PathBuf]) -
 }
 
 fn open(target: &Target, config: PathBuf) -> Result<(), NotOpened> {
-    let login = Login {
-        prompts: Prompts::Forbidden,
-        ssh_config: Some(config),
-        accepts_new_hosts: false,
-        answer_limit: Duration::from_secs(20),
-        as_root: false,
-    };
+    let login =
+        Login { answer_limit: Duration::from_secs(20), ..Login::without_questions(Some(config)) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut timings = Timings::start();

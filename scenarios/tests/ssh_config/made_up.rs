@@ -1,22 +1,19 @@
 //! Configurations from a seed: the same seed makes the same ones.
 
+use scenarios::split_mix::SplitMix;
 use std::path::Path;
 
-/// Numbers that look like chance (SplitMix64).
-pub struct Chance(u64);
+/// Numbers that look like chance.
+pub struct Chance(SplitMix);
 
 impl Chance {
     /// From a seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix::new(seed))
     }
 
     fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) >> 33).unwrap() % end
+        usize::try_from(self.0.following() >> 33).unwrap() % end
     }
 
     fn is(&mut self, one_in: usize) -> bool {
