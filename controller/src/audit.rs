@@ -14,11 +14,11 @@ mod key;
 pub mod record;
 pub mod replay;
 
+use crate::private;
 use record::{Event, Record};
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{Read, Seek as _, SeekFrom, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     time::SystemTime,
@@ -49,19 +49,11 @@ impl Audit {
             }
         }
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(folder)
-                .map_err(failed("make the folder of", path))?;
+            private::make_folder(folder).map_err(failed("make the folder of", path))?;
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(failed("open", path))?;
+        let mut options = private::options();
+        let file = options.read(true).append(true).create(true).open(path);
+        let file = file.map_err(failed("open", path))?;
         file.lock().map_err(failed("lock", path))?;
         let key = key::Key::beside(path).map_err(failed("have a key for", path));
         file.unlock().map_err(failed("unlock", path))?;
@@ -223,7 +215,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("audit.jsonl");
             Audit::open(&path).unwrap().write(&refused("first")).unwrap();
-            let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+            let mut file = File::options().append(true).open(&path).unwrap();
             file.write_all(cut).unwrap();
             let audit = Audit::open(&path).unwrap();
             for tool in ["third", "fourth"] {

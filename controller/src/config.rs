@@ -1,6 +1,10 @@
 //! Where settings come from: flags before variables, variables before the file, the file before the
 //! defaults.
 
+mod places;
+
+pub use places::is_root;
+
 use crate::{
     agents::Agents,
     target::Target,
@@ -153,14 +157,10 @@ fn variable<'e>(environment: &'e Environment, name: &str) -> Option<&'e String> 
 /// file or a client's configuration.
 fn at_home(path: PathBuf, environment: &Environment) -> Result<PathBuf, ConfigError> {
     let Ok(below) = path.strip_prefix("~") else { return Ok(path) };
-    match home(environment) {
+    match places::home(environment) {
         Some(home) => Ok(home.join(below)),
         None => Err(ConfigError::NoHomeFor { path: path.display().to_string() }),
     }
-}
-
-fn home(environment: &Environment) -> Option<PathBuf> {
-    environment.get("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
 }
 
 impl Settings {
@@ -226,14 +226,7 @@ pub fn unknown_variables(environment: &Environment) -> Vec<String> {
 }
 
 fn default_file(environment: &Environment) -> Option<PathBuf> {
-    folder(environment, "XDG_CONFIG_HOME", ".config").map(|folder| folder.join("config.toml"))
-}
-
-/// sysmcp's folder below one of the XDG base folders.
-fn folder(environment: &Environment, variable: &str, below_home: &str) -> Option<PathBuf> {
-    let named = environment.get(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = named.or_else(|| home(environment).map(|home| home.join(below_home)))?;
-    Some(base.join("sysmcp"))
+    places::configuration(environment).map(|folder| folder.join("config.toml"))
 }
 
 fn read(path: &Path) -> Result<Settings, ConfigError> {
@@ -311,14 +304,9 @@ fn trimmed(names: &[String]) -> Vec<String> {
     names.iter().map(|name| name.trim().to_owned()).collect()
 }
 
-/// Root's log is the machine's; an ordinary user's is their own.
 fn default_audit_log(environment: &Environment, is_root: bool) -> Result<PathBuf, ConfigError> {
-    if is_root {
-        return Ok(PathBuf::from("/var/log/sysmcp/audit.jsonl"));
-    }
-    folder(environment, "XDG_STATE_HOME", ".local/state")
-        .map(|folder| folder.join("audit.jsonl"))
-        .ok_or(ConfigError::NoHome)
+    let folder = places::log(environment, is_root).ok_or(ConfigError::NoHome)?;
+    Ok(folder.join("audit.jsonl"))
 }
 
 /// A setting that cannot be used.
@@ -387,7 +375,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// A path is below the home folder, and there is none.
-    #[error("`{path}` is in the home folder, and the variable HOME does not name one")]
+    #[error("`{path}` is in the home folder, and the variable {} does not name one", places::HOME)]
     NoHomeFor {
         /// The path.
         path: String,

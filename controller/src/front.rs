@@ -12,6 +12,7 @@ use controller::{
     gate::{Call, End, Gate, GateError, Rendered},
     mcp::{Input, Server},
     reporter::{Reporter, Silent, Stderr},
+    screen,
     session::Stopped,
     targets::{PARAMETER, Targets},
     tools::{self, Selection},
@@ -25,8 +26,7 @@ use rmcp::{ServiceExt as _, service::ServerInitializeError};
 use serde_json::{Map, Value, json};
 use signals::Signals;
 use std::{
-    fs::File,
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, Write as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
@@ -48,7 +48,7 @@ pub async fn run(cli: Cli) -> u8 {
 
 async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
     let Cli { common, command } = cli;
-    let is_root = rustix::process::geteuid().is_root();
+    let is_root = config::is_root();
     let said = || (common.settings(), common.config.clone());
     let config = || {
         let (flags, file) = said();
@@ -111,14 +111,6 @@ pub fn printed(result: io::Result<()>) -> u8 {
         Ok(()) => exit::OK,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit::OK,
         Err(error) => complain(&format!("could not write to stdout: {error}"), exit::NO_OUTPUT),
-    }
-}
-
-/// Whether ssh could ask for a passphrase: it does so at the terminal, whatever stdin is.
-fn prompts() -> Prompts {
-    match File::open("/dev/tty") {
-        Ok(_) => Prompts::Allowed,
-        Err(_) => Prompts::Forbidden,
     }
 }
 
@@ -194,7 +186,7 @@ async fn ask(
     keep: &mut (dyn FnMut(&Item) + Send),
     show: impl FnOnce(&Rendered) -> u8,
 ) -> u8 {
-    let gate = match Gate::new(config, prompts(), true) {
+    let gate = match Gate::new(config, Prompts::here(), true) {
         Ok(gate) => gate,
         Err(error) => return complain(&error.text(), error.exit_code()),
     };
@@ -304,9 +296,8 @@ fn shown(rendered: &Rendered, as_json: bool) -> String {
         return format!("{}\n", rendered.text);
     }
     let stdout = std::io::stdout();
-    let style = if stdout.is_terminal() {
-        let width = rustix::termios::tcgetwinsize(&stdout).map(|size| size.ws_col).ok();
-        Style { color: true, width: width.filter(|width| *width > 0) }
+    let style = if screen::is_steerable(&stdout) {
+        Style { color: true, width: screen::width(&stdout) }
     } else {
         Style::PLAIN
     };

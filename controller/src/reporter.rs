@@ -1,6 +1,7 @@
 //! What is going on, told to whoever waits: a person at a terminal, or an MCP client.
 
 use crate::{
+    screen,
     target::Target,
     transport::{Reason, Taken},
 };
@@ -10,7 +11,7 @@ use protocol::{
 };
 use std::{
     fmt,
-    io::{IsTerminal as _, Write as _},
+    io::Write as _,
     sync::{Mutex, PoisonError},
 };
 
@@ -138,7 +139,11 @@ impl Stderr {
     }
 
     fn with_prefix(prefix: String) -> Self {
-        Self { prefix, is_terminal: std::io::stderr().is_terminal(), last_kind: Mutex::new(None) }
+        Self {
+            prefix,
+            is_terminal: screen::is_steerable(&std::io::stderr()),
+            last_kind: Mutex::new(None),
+        }
     }
 
     /// Clears the line, before something else is written.

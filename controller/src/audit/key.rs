@@ -1,11 +1,11 @@
 //! The key of an audit log: 32 random bytes beside it, made when it is first written.
 
+use crate::private;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use protocol::handshake::Sha256;
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Read as _, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -63,7 +63,7 @@ fn make(path: &Path) -> io::Result<Key> {
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
     let unfinished = with_suffix(path, &format!(".{}", random_name()?));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+    let mut file = private::options().write(true).create_new(true).open(&unfinished)?;
     let made = file
         .write_all(&key)
         .and_then(|()| file.sync_all())

@@ -10,17 +10,12 @@
 
 use super::{Problem, program, started};
 use crate::{
+    private,
     target::{Container, Engine},
     transport::{Channel, NotOpened, process},
 };
 use protocol::handshake::Token;
-use std::{
-    fs::{File, OpenOptions},
-    io::Write as _,
-    os::{fd::AsRawFd as _, unix::fs::OpenOptionsExt as _},
-    process::Stdio,
-    time::Duration,
-};
+use std::{fs::File, io::Write as _, process::Stdio, time::Duration};
 use tokio::process::Command;
 
 /// Runs on this machine. Its words: the engine's program, the container, the archive, the token, the
@@ -99,11 +94,10 @@ pub async fn machine(container: &Container) -> Result<String, NotOpened> {
 pub fn start(start: Start<'_>, archive: &[u8]) -> Result<Channel, NotOpened> {
     let Start { container, token, as_root } = start;
     let file = nameless(archive, token)?;
-    // The one child that is meant to have it open gets it.
-    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).map_err(std::io::Error::from)?;
+    let archive = inherited(&file)?;
     let mut command = Command::new("/bin/sh");
     command.args(["-c", SCRIPT, "sysmcp", container.engine.name(), &container.name]);
-    command.arg(format!("/dev/fd/{}", file.as_raw_fd())).args([token.as_str(), &start.path()]);
+    command.args([&archive, token.as_str(), &start.path()]);
     command.arg(match container.engine {
         Engine::Docker => "",
         // Podman gives what it copies to the container's user, who could then remove the file and
@@ -116,11 +110,26 @@ pub fn start(start: Start<'_>, archive: &[u8]) -> Result<Channel, NotOpened> {
     started(container.engine, process::start(super::apart(command)))
 }
 
+/// The path by which a child reads an open file: the one child that is meant to have it gets it.
+#[cfg(unix)]
+fn inherited(file: &File) -> std::io::Result<String> {
+    use std::os::fd::AsRawFd as _;
+    rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?;
+    Ok(format!("/dev/fd/{}", file.as_raw_fd()))
+}
+
+/// Windows has no such path, and no shell that would go on when this process is killed.
+#[cfg(windows)]
+fn inherited(_file: &File) -> std::io::Result<String> {
+    let why = "a container without a shell is not entered from Windows; run sysmcp in a \
+               distribution of the Windows Subsystem for Linux";
+    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, why))
+}
+
 /// A file of this machine that has no name, with the archive in it.
 fn nameless(archive: &[u8], token: &Token) -> std::io::Result<File> {
     let path = std::env::temp_dir().join(format!("sysmcp-{}.tar", token.as_str()));
-    let mut options = OpenOptions::new();
-    let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    let mut file = private::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;
     file.write_all(archive)?;
     std::io::Seek::rewind(&mut file)?;

@@ -7,12 +7,11 @@ use super::{
     Name,
     names::{HASH_BYTES, hashed},
 };
+use crate::private;
 use protocol::host_text::HostText;
 use russh::keys::PublicKey;
 use std::{
-    fs::{DirBuilder, OpenOptions},
     io::{Error, ErrorKind, Read as _, Result, Seek as _, SeekFrom, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::Path,
 };
 
@@ -62,10 +61,9 @@ pub fn remember(file: &Path, name: &Name, key: &PublicKey, is_hashed: bool) -> R
 /// Puts lines behind the last, which is ended first if it is not.
 fn append(file: &Path, lines: &str) -> Result<()> {
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        private::make_folder(folder)?;
     }
-    let mut file =
-        OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(file)?;
+    let mut file = private::options().read(true).append(true).create(true).open(file)?;
     let mut last = [b'\n'];
     if file.seek(SeekFrom::End(0))? > 0 {
         file.seek(SeekFrom::End(-1))?;

@@ -3,7 +3,7 @@
 //! The order: `pubkey_prepare` in OpenSSH's sshconnect2.c.
 
 use super::signer::Agent;
-use crate::transport::meaning::Meaning;
+use crate::{private, transport::meaning::Meaning};
 use protocol::host_text::printable;
 use russh::keys::{
     Algorithm, Certificate, HashAlg, PrivateKey, PublicKey, agent::AgentIdentity,
@@ -11,7 +11,6 @@ use russh::keys::{
 };
 use std::{
     fs,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 use zeroize::Zeroizing;
@@ -194,12 +193,10 @@ fn text_of(path: &Path) -> Result<Option<Zeroizing<String>>, String> {
         return Err("not a key".to_owned());
     }
     let text = fs::read_to_string(path).map(Zeroizing::new).map_err(|error| error.to_string())?;
-    // As `sshkey_perm_ok` in authfile.c.
-    let is_ours = metadata.uid() == rustix::process::getuid().as_raw();
-    if text.contains("PRIVATE KEY") && is_ours && metadata.mode() & 0o077 != 0 {
-        return Err("others may read it, so it is not used: chmod 600 it".to_owned());
+    match private::why_no_key(&metadata).filter(|_| text.contains("PRIVATE KEY")) {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(Some(text)),
     }
-    Ok(Some(text))
 }
 
 /// The public half of what a file holds: a private key of which it can be told, or a public one.

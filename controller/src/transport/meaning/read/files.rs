@@ -4,10 +4,10 @@
 //! readconf.c.
 
 use super::{Outside, Reading, keywords, outside, words};
+use crate::private;
 use std::{
     fs::File,
     io::{ErrorKind, Read as _},
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -132,12 +132,8 @@ fn text(file: &Path, manner: Manner) -> Result<Option<String>, Outside> {
     if !about.is_file() && !manner.is_needed {
         return Err(refuse("it is no file"));
     }
-    if manner.is_guarded {
-        const WRITABLE_BY_OTHERS: u32 = 0o022;
-        let is_own = about.uid() == 0 || about.uid() == rustix::process::getuid().as_raw();
-        if !is_own || about.mode() & WRITABLE_BY_OTHERS != 0 {
-            return Err(refuse("others may write to it (chmod go-w), or own it"));
-        }
+    if let Some(why) = private::why_no_configuration(&about).filter(|_| manner.is_guarded) {
+        return Err(refuse(why));
     }
     let mut bytes = Vec::new();
     let read = open.by_ref().take(MOST_BYTES + 1).read_to_end(&mut bytes);
