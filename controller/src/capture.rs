@@ -160,7 +160,9 @@ fn relative(path: &[u8]) -> Option<PathBuf> {
     }
     let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
     let is_below = ["proc", "sys", "etc"].iter().any(|top| path.starts_with(top));
-    (is_plain && is_below && path.as_os_str().len() <= LONGEST).then(|| path.to_owned())
+    // There these are separators, or lead to something else than a file.
+    let is_name = !cfg!(windows) || !path.to_str().is_some_and(|path| path.contains(['\\', ':']));
+    (is_plain && is_name && is_below && path.as_os_str().len() <= LONGEST).then(|| path.to_owned())
 }
 
 /// The text of `machine.toml`.

@@ -386,6 +386,9 @@ pub enum PushError {
     /// The folder that was named as a snapshot is none.
     #[error("{0}")]
     Snapshot(#[from] NotASnapshot),
+    /// This machine cannot be the target.
+    #[error("{0}")]
+    NotLinux(String),
     /// None can be sent.
     #[error("{0}")]
     NoAgent(NoAgent),
@@ -446,6 +449,7 @@ impl From<NotOpened> for PushError {
     fn from(not_opened: NotOpened) -> Self {
         match not_opened {
             NotOpened::Login(failure) => Self::Ssh(failure),
+            NotOpened::NotLinux => Self::NotLinux(not_opened.to_string()),
             NotOpened::Container(problem) => Self::Container(problem),
             NotOpened::Wsl(problem) => Self::Wsl(problem),
             NotOpened::Process(error) => Self::Transport(error.to_string()),
@@ -475,7 +479,7 @@ impl PushError {
     /// The exit code for a command that ends with this.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Snapshot(_) => exit::BAD_TARGET,
+            Self::Snapshot(_) | Self::NotLinux(_) => exit::BAD_TARGET,
             Self::NoAgent(NoAgent::Machine { .. }) => exit::CANNOT_RUN,
             Self::NoAgent(_) => exit::NO_AGENT,
             Self::Transport(_) | Self::TimedOut { .. } => exit::UNREACHABLE,

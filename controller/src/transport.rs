@@ -96,6 +96,13 @@ pub enum Prompts {
     Forbidden,
 }
 
+impl Prompts {
+    /// Whether somebody can be asked by this process: at its terminal, whatever stdin is.
+    pub fn here() -> Self {
+        if terminal::is_there() { Self::Allowed } else { Self::Forbidden }
+    }
+}
+
 /// Starts a command on a target.
 ///
 /// `script` is one line for a POSIX shell without single quotes; see [`crate::push::script`].
@@ -115,11 +122,11 @@ pub async fn open(
     match target {
         Target::Local => {
             tell();
-            Ok(local::open(script, None)?)
+            local::open(script, None)
         }
         Target::Snapshot(folder) => {
             tell();
-            Ok(local::open(script, Some(folder))?)
+            local::open(script, Some(folder))
         }
         Target::Ssh(ssh) => way::open(ssh, script, login, timings, reporter).await,
         Target::Container(container) => {
@@ -136,6 +143,12 @@ pub async fn open(
 /// Why a command could not be started on a target.
 #[derive(Debug, thiserror::Error)]
 pub enum NotOpened {
+    /// An agent would have to run on this machine.
+    #[error(
+        "this machine does not run Linux, so it can be no target itself and reads no snapshot; name \
+         another target: --target ssh:user@host, docker:name, or wsl:name"
+    )]
+    NotLinux,
     /// No login.
     #[error("{0}")]
     Login(#[from] Failure),

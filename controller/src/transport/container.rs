@@ -25,7 +25,8 @@ fn program(engine: Engine) -> Command {
 /// In a process group of its own, where an `ssh` that the engine's program starts
 /// (`DOCKER_HOST=ssh://…`) would stop by asking at the terminal: it asks nobody.
 fn apart(mut command: Command) -> Command {
-    command.process_group(0).envs(process::ASKS_NOBODY);
+    process::set_apart(&mut command);
+    command.envs(process::ASKS_NOBODY);
     command
 }
 

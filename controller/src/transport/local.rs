@@ -1,7 +1,7 @@
 //! The machine the controller runs on: the same script in a local shell, so that one way in serves
 //! every target.
 
-use super::{Channel, process};
+use super::{Channel, NotOpened, process};
 use std::path::Path;
 use tokio::process::Command;
 
@@ -15,12 +15,16 @@ pub const SNAPSHOT_VARIABLE: &str = "SYSMCP_SNAPSHOT_FOLDER";
 ///
 /// # Errors
 ///
-/// When there is no `/bin/sh`.
-pub fn open(script: &str, snapshot: Option<&Path>) -> std::io::Result<Channel> {
+/// When this machine does not run Linux, or has no `/bin/sh`.
+pub fn open(script: &str, snapshot: Option<&Path>) -> Result<Channel, NotOpened> {
+    if !cfg!(target_os = "linux") {
+        return Err(NotOpened::NotLinux);
+    }
     let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(script).process_group(0);
+    command.arg("-c").arg(script);
+    process::set_apart(&mut command);
     if let Some(folder) = snapshot {
         command.env(SNAPSHOT_VARIABLE, std::path::absolute(folder)?);
     }
-    process::start(command)
+    Ok(process::start(command)?)
 }

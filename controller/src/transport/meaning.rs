@@ -7,6 +7,7 @@
 mod account;
 mod asked;
 mod harmless;
+mod here;
 mod jumps;
 mod read;
 mod settings;
@@ -191,7 +192,7 @@ pub enum Outside {
         seconds: u64,
     },
     /// The user that this program runs as is not known to the system.
-    #[error("user {uid} has no home folder: getent passwd {uid} does not name one")]
+    #[error("{}", here::no_account(*.uid))]
     NoAccount {
         /// The user's number.
         uid: u32,

@@ -4,8 +4,16 @@
 //! process of a jump host with it, and the start-up script removes its folder. One whose channel
 //! was dropped ends in the background; [`settle`] waits for those.
 
+#[cfg(unix)]
+#[path = "process/unix.rs"]
+mod system;
+#[cfg(windows)]
+#[path = "process/windows.rs"]
+mod system;
+
+pub use system::set_apart;
+
 use super::{Carrier, Channel, Ended, Prompts, carrier::Said};
-use rustix::process::{Pid, Signal, kill_process};
 use std::{
     ffi::OsStr,
     process::Stdio,
@@ -32,11 +40,6 @@ pub struct Process {
     stderr_reader: JoinHandle<()>,
 }
 
-/// Makes a program ignore Ctrl-C and nothing else: at a terminal it would reach the program too, and
-/// end the channel before the agent could be stopped in order. `ssh` leaves an ignored signal ignored
-/// (`client_loop` in OpenSSH's clientloop.c), except while it asks for a passphrase.
-const SHIELD: &str = "trap '' INT; exec \"$@\"";
-
 /// Makes every question go to a program that answers none, also those of the `ssh` that a jump host
 /// needs, which `BatchMode` does not reach (ssh(1), OpenSSH 8.4).
 pub const ASKS_NOBODY: [(&str, &str); 2] =
@@ -45,8 +48,7 @@ pub const ASKS_NOBODY: [(&str, &str); 2] =
 /// A program that Ctrl-C does not end, and that asks nobody where nobody can be asked. Its arguments
 /// come behind.
 pub fn shielded(program: &OsStr, prompts: Prompts) -> Command {
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", SHIELD, "sysmcp"]).arg(program);
+    let mut command = system::shielded(program);
     if prompts == Prompts::Forbidden {
         command.envs(ASKS_NOBODY);
     }
@@ -69,7 +71,7 @@ pub fn start(mut command: Command) -> std::io::Result<Channel> {
     let kept = Arc::new(Said::default());
     let stderr_reader = tokio::spawn(keep_end(stderr, Arc::clone(&kept)));
     let process = Process { child: Some(child), stderr: kept, stderr_reader };
-    Ok(Channel::new(stdout, stdin, Some(Carrier::Process(process))))
+    Ok(Channel::new(stdout, stdin, Some(Carrier::Process(Box::new(process)))))
 }
 
 /// Reads stderr to its end, so that the process never blocks on it, and keeps the last part.
@@ -124,11 +126,7 @@ impl Drop for Process {
 
 /// Asks a process to end, and kills it when it does not.
 async fn end(mut child: Child) {
-    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        // The child was not waited for yet, so the pid is still its own.
-        let _ = kill_process(pid, Signal::TERM);
-    }
+    system::ask_to_end(&child);
     if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
         let _ = child.kill().await;
     }

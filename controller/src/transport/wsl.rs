@@ -33,7 +33,8 @@ fn arguments<'a>(name: &'a str, script: &'a str, as_root: bool) -> Vec<&'a str> 
 /// When there is no `wsl.exe`, or no process can be started.
 pub fn open(name: &str, script: &str, as_root: bool) -> Result<Channel, super::NotOpened> {
     let mut command = Command::new(PROGRAM);
-    command.args(arguments(name, script, as_root)).env(AS_UTF8.0, AS_UTF8.1).process_group(0);
+    command.args(arguments(name, script, as_root)).env(AS_UTF8.0, AS_UTF8.1);
+    process::set_apart(&mut command);
     process::start(command).map_err(|error| {
         if error.kind() == std::io::ErrorKind::NotFound {
             Problem::NoProgram.into()

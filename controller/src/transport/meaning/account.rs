@@ -3,13 +3,8 @@
 //! `ssh` takes the home folder from the system's list of users, not from `$HOME` (`main` in
 //! OpenSSH's ssh.c), so that is where it is taken from here.
 
-use super::Outside;
-use crate::transport::process::printed;
-use std::{collections::HashMap, time::Duration};
-use tokio::process::Command;
-
-/// The system's own list of users. Others are in directories that only `getent` asks.
-const LIST: &str = "/etc/passwd";
+use super::{Outside, here};
+use std::collections::HashMap;
 
 /// The user that runs this program, on this machine. It cannot be printed, because variables may
 /// hold secrets.
@@ -36,31 +31,30 @@ impl Account {
     ///
     /// When the system does not know the user.
     pub async fn of_this_process() -> Result<Self, Outside> {
-        let uid = rustix::process::getuid().as_raw();
-        let mut list = std::fs::read_to_string(LIST).unwrap_or_default();
-        if find(&list, uid).is_none() {
-            list.push('\n');
-            list.push_str(&entry(uid).await.unwrap_or_default());
+        here::account().await
+    }
+
+    /// A user whose name, number and home folder are known.
+    pub fn new(name: String, uid: u32, home: String) -> Self {
+        let variable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self {
+            name,
+            uid,
+            home,
+            machine: here::machine(),
+            environment: std::env::vars_os().filter_map(variable).collect(),
+            homes: HashMap::new(),
         }
-        Self::from_list(&list, uid).ok_or(Outside::NoAccount { uid })
     }
 
     /// The user with this number in a list of the form of passwd(5).
     pub fn from_list(list: &str, uid: u32) -> Option<Self> {
         let (name, home) = find(list, uid)?;
         let homes = users(list).map(|(name, _, home)| (name.to_owned(), home.to_owned()));
-        let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let variable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        };
-        Some(Self {
-            name: name.to_owned(),
-            uid,
-            home: home.to_owned(),
-            machine,
-            environment: std::env::vars_os().filter_map(variable).collect(),
-            homes: homes.collect(),
-        })
+        let account = Self::new(name.to_owned(), uid, home.to_owned());
+        Some(Self { homes: homes.collect(), ..account })
     }
 }
 
@@ -79,14 +73,6 @@ fn users(list: &str) -> impl Iterator<Item = (&str, u32, &str)> {
 
 fn find(list: &str, uid: u32) -> Option<(&str, &str)> {
     users(list).find(|user| user.1 == uid).map(|(name, _, home)| (name, home))
-}
-
-/// What `getent` says about a user.
-async fn entry(uid: u32) -> Option<String> {
-    const PATIENCE: Duration = Duration::from_secs(5);
-    let mut command = Command::new("getent");
-    command.args(["passwd", &uid.to_string()]);
-    String::from_utf8(printed(command, PATIENCE).await?).ok()
 }
 
 #[cfg(test)]

@@ -74,7 +74,10 @@ fn parse(output: &[u8]) -> Result<Settings, Outside> {
         let said = format!("`ssh -G` prints more than {MOST_BYTES} bytes");
         return Err(Outside::Refused { said });
     }
-    let lines = output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    // Windows ends its lines with both.
+    let without_return = |line| if cfg!(windows) { <[u8]>::trim_ascii_end(line) } else { line };
+    let lines = output.split(|byte| *byte == b'\n').map(without_return);
+    let lines = lines.filter(|line| !line.is_empty());
     lines
         .map(|line| match std::str::from_utf8(line) {
             Ok(line) => {

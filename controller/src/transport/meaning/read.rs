@@ -10,7 +10,7 @@ mod keywords;
 mod words;
 
 use super::{
-    Account, Outside, Place, Settings,
+    Account, Outside, Place, Settings, here,
     tokens::{self, Tokens},
 };
 use algorithms::Defaults;
@@ -32,7 +32,7 @@ pub struct Sources {
 
 impl Default for Sources {
     fn default() -> Self {
-        Self { system: "/etc/ssh".into(), defaults: Defaults::default() }
+        Self { system: here::configuration_folder(), defaults: Defaults::default() }
     }
 }
 
@@ -208,8 +208,9 @@ fn complete(reading: Reading<'_>, place: &Place, account: &Account) -> Result<Se
     let zero = || "0".to_owned();
     let rekey = format!("{} {}", bytes.unwrap_or_else(zero), seconds.unwrap_or_else(zero));
     // Of OpenSSH's own folder, wherever the configuration is read from.
-    let global = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2";
-    let others = [("checkhostip", "no"), ("globalknownhostsfile", global)];
+    let folder = here::configuration_folder().to_string_lossy().into_owned();
+    let global = format!("{folder}/ssh_known_hosts {folder}/ssh_known_hosts2");
+    let others = [("checkhostip", "no"), ("globalknownhostsfile", global.as_str())];
     for (setting, usual) in others.into_iter().chain(sources.defaults.all()) {
         if value(&found, setting).is_none() {
             set(&mut found, setting, usual.to_owned());

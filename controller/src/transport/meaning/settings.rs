@@ -2,7 +2,7 @@
 
 use super::{
     Account, Addresses, Algorithms, Meaning, Method, Next, Outside, Place, Rekey, Route, Settings,
-    UnknownHostKey, harmless,
+    UnknownHostKey, harmless, here,
     jumps::{is_valid_host, is_valid_user},
     tokens::{self, Tokens},
     values::{Values, seconds_from},
@@ -152,8 +152,8 @@ fn way(values: &Values<'_>, tokens: &Tokens<'_>) -> Result<(Route, Next), Outsid
             if values.is("proxyusefdpass", false)? {
                 return outside("proxyusefdpass", "yes");
             }
-            // It would be our own stdin and stdout.
-            if command == "-" {
+            // As `-` it would be our own stdin and stdout.
+            if command == "-" || !here::STARTS_PROXY_COMMANDS {
                 return outside("proxycommand", command);
             }
             // All of these can reach a shell; the host was looked at.
@@ -214,16 +214,18 @@ fn agent_socket(values: &Values<'_>, account: &Account) -> Result<Option<PathBuf
         value.map(PathBuf::from)
     };
     let Some(agent) = values.one("identityagent")? else {
-        return Ok(variable("SSH_AUTH_SOCK"));
+        return Ok(variable("SSH_AUTH_SOCK").or(here::USUAL_AGENT.map(PathBuf::from)));
     };
     let is_letter = |character: char| character.is_ascii_alphanumeric() || character == '_';
     match agent {
         "none" => Ok(None),
         "SSH_AUTH_SOCK" => Ok(variable(agent)),
-        _ if agent.starts_with('/') => Ok(Some(agent.into())),
-        _ => match agent.strip_prefix('$') {
-            Some(name) if !name.is_empty() && name.chars().all(is_letter) => Ok(variable(name)),
-            _ => Err(Outside::setting("identityagent", agent.as_bytes())),
+        _ => match (agent.strip_prefix('$'), here::whole(agent.to_owned())) {
+            (None, Some(path)) => Ok(Some(path.into())),
+            (Some(name), _) if !name.is_empty() && name.chars().all(is_letter) => {
+                Ok(variable(name))
+            }
+            (Some(_), _) | (None, None) => Err(Outside::setting("identityagent", agent.as_bytes())),
         },
     }
 }
@@ -241,7 +243,7 @@ fn known_hosts(
     if value.eq_ignore_ascii_case("none") {
         return Ok(Vec::new());
     }
-    let path = |word: &str| tokens::tilde(account, word).filter(|path| path.starts_with('/'));
+    let path = |word: &str| tokens::tilde(account, word).and_then(here::whole);
     let paths: Option<Vec<PathBuf>> =
         value.split(' ').map(|word| path(word).map(PathBuf::from)).collect();
     paths.ok_or_else(|| Outside::setting(setting, value.as_bytes()))

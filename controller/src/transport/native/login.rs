@@ -4,7 +4,7 @@ use super::{
     Beyond, Limits, Place, Problem,
     handler::{Checker, Told},
     identities::{self, Candidate, Identities, Source},
-    signer::{Agent, NotSigned, Signer},
+    signer::{Agent, NotSigned, Signer, agent_at},
 };
 use crate::transport::{
     Failure, Prompts,
@@ -15,7 +15,7 @@ use protocol::host_text::{HostText, printable};
 use russh::{
     MethodKind, MethodSet,
     client::{self, AuthResult, KeyboardInteractiveAuthResponse as Response},
-    keys::{HashAlg, PublicKey, agent::client::AgentClient},
+    keys::{HashAlg, PublicKey},
 };
 use std::{
     sync::{
@@ -220,8 +220,8 @@ impl Attempt<'_> {
     /// The ssh-agent, told which host this is for, so that it can keep to what a key is meant for.
     async fn agent(&self) -> Option<Agent> {
         let socket = self.place.meaning.agent_socket.as_ref()?;
-        let connecting = timeout(self.limits.answer, AgentClient::connect_uds(socket)).await;
-        let mut agent = connecting.ok()?.ok()?.dynamic();
+        let connecting = timeout(self.limits.answer, agent_at(socket)).await;
+        let mut agent = connecting.ok()?.ok()?;
         if let Some(binding) = self.handle.agent_session_binding() {
             // An agent that does not know of it has no such keys either.
             let _ = timeout(self.limits.answer, agent.bind_session(binding, false)).await;

@@ -26,6 +26,26 @@ use zeroize::Zeroizing;
 /// A connection to an ssh-agent.
 pub type Agent = AgentClient<Box<dyn AgentStream + Send + Unpin>>;
 
+/// Connects to the ssh-agent that listens at a path.
+///
+/// # Errors
+///
+/// When none does.
+#[cfg(unix)]
+pub async fn agent_at(path: &Path) -> Result<Agent, russh::keys::Error> {
+    AgentClient::connect_uds(path).await.map(AgentClient::dynamic)
+}
+
+/// Connects to the ssh-agent that listens at a named pipe.
+///
+/// # Errors
+///
+/// When none does.
+#[cfg(windows)]
+pub async fn agent_at(path: &Path) -> Result<Agent, russh::keys::Error> {
+    AgentClient::connect_named_pipe(path).await.map(AgentClient::dynamic)
+}
+
 /// Why there is no signature.
 #[derive(Debug, thiserror::Error)]
 pub enum NotSigned {

@@ -39,7 +39,7 @@ fn public_of(path: &Path) -> PathBuf {
 /// The files that the user's configuration means for this target.
 async fn identity_files(target: &SshTarget, config: Option<&Path>) -> Option<Vec<PathBuf>> {
     let settings = meaning::settings(target, config).await.ok()??;
-    let home = std::env::var_os("HOME").map(PathBuf::from)?;
+    let home = std::env::home_dir()?;
     let files = settings.iter().filter(|(name, _)| name == "identityfile").map(|(_, file)| file);
     let expand = |file: &String| match file.strip_prefix("~/").or(file.strip_prefix("%d/")) {
         Some(below) => home.join(below),
