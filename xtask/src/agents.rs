@@ -3,7 +3,10 @@
 //! Static, for both processors, with nothing but the toolchain: no C compiler for the other
 //! architecture. Beside each stands its digest, and the wire format that it speaks.
 
-use crate::shell::{self, cargo};
+use crate::{
+    setup,
+    shell::{self, cargo},
+};
 use anyhow::{Context as _, Result};
 use flate2::{Compression, write::GzEncoder};
 use protocol::{WIRE_ID, handshake::Sha256};
@@ -13,7 +16,6 @@ use std::{
     io::Write as _,
     num::NonZeroU64,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 /// The processors, by the first part of their target's name.
@@ -21,37 +23,24 @@ const ARCHES: [&str; 2] = ["x86_64", "aarch64"];
 
 /// Builds both agents into `target/agents`.
 pub fn build() -> Result<()> {
-    add_targets()?;
     build_into("agents", &[], Packing::Smallest)
 }
 
 /// Builds agents that misbehave on request, for tests of what is left behind, into
 /// `target/faulty-agents`. Never embedded.
 pub fn build_faulty() -> Result<()> {
-    add_targets()?;
     build_into("faulty-agents", &["fault-injection"], Packing::Quick)
 }
 
 fn build_into(folder: &str, features: &[&str], packing: Packing) -> Result<()> {
     let folder = shell::root().join("target").join(folder);
     fs::create_dir_all(&folder)?;
+    setup::add_targets(&ARCHES.map(target).each_ref().map(String::as_str))?;
     for arch in ARCHES {
         let file = compile(arch, features)?;
         write(&folder, arch, &file, packing)?;
     }
     Ok(())
-}
-
-/// Adds the targets to the toolchain, where they are missing.
-fn add_targets() -> Result<()> {
-    let wanted = ARCHES.map(target);
-    let installed = shell::output(Command::new("rustup").args(["target", "list", "--installed"]))?;
-    let missing: Vec<&String> =
-        wanted.iter().filter(|target| !installed.lines().any(|line| line == *target)).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    shell::run(Command::new("rustup").args(["target", "add"]).args(missing))
 }
 
 fn target(arch: &str) -> String {

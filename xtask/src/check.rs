@@ -1,6 +1,8 @@
 //! Everything that CI checks, in the order in which it fails fastest.
 
-use crate::{agents, fuzz, kernels, measure, peers, servers, setup, shell, shell::cargo};
+use crate::{
+    agents, elsewhere, fuzz, kernels, measure, peers, servers, setup, shell, shell::cargo,
+};
 use anyhow::{Context as _, Result, bail};
 use std::{
     fs,
@@ -12,6 +14,7 @@ use std::{
 pub fn run(full: bool) -> Result<()> {
     let started = Instant::now();
     setup::ensure(&[&setup::FOR_A_TARGET, &setup::FOR_TESTS, &setup::FOR_FUZZING])?;
+    setup::ensure(&[&setup::FOR_ELSEWHERE])?;
     if full {
         setup::ensure(&[&setup::FOR_KERNELS])?;
     }
@@ -33,6 +36,7 @@ pub fn run(full: bool) -> Result<()> {
                 .args(["--", "--deny", "warnings"]),
         )
     })?;
+    step("the controller's types on other systems", || elsewhere::run_noting(&not_run))?;
     step("build", || shell::run(cargo().args(["build", "--workspace", "--quiet"])))?;
     step("unit tests", || {
         let mut tests = cargo();

@@ -5,6 +5,7 @@ mod bless;
 mod check;
 mod debian;
 mod demo;
+mod elsewhere;
 mod fuzz;
 mod kernels;
 mod measure;
@@ -43,6 +44,8 @@ enum Command {
         #[arg(long)]
         faulty: bool,
     },
+    /// Check the controller's types for Windows and macOS, where it is not run
+    Elsewhere,
     /// Fuzz what reads foreign bytes
     Fuzz {
         /// Only this target
@@ -96,6 +99,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test { full } => check::run(full),
         Command::Agents { faulty: false } => agents::build(),
         Command::Agents { faulty: true } => agents::build_faulty(),
+        Command::Elsewhere => elsewhere::run(),
         Command::Fuzz { each_reader: true, seconds, jobs, .. } => fuzz::each_reader(seconds, jobs),
         Command::Fuzz { target, seconds, .. } => fuzz::run(target.as_deref(), seconds),
         Command::Kernels { kernel, check } => kernels::run(kernel.as_deref(), check.as_deref()),

@@ -65,6 +65,9 @@ pub const FOR_SERVERS: [Program; 5] = [
     program("ssh-agent", "openssh-client"),
 ];
 
+/// For other systems: what compiles the C of a dependency for all of them.
+pub const FOR_ELSEWHERE: [Program; 2] = [program("clang", "clang"), program("ar", "binutils")];
+
 /// For fuzzing: libFuzzer is compiled from C++.
 pub const FOR_FUZZING: [Program; 1] = [program("c++", "g++")];
 
@@ -105,6 +108,17 @@ fn is_there(name: &str) -> bool {
     std::env::split_paths(&path)
         .chain([Path::new("/usr/sbin").into(), Path::new("/sbin").into()])
         .any(|folder| folder.join(name).is_file())
+}
+
+/// Adds targets to the toolchain, where they are missing.
+pub fn add_targets(wanted: &[&str]) -> Result<()> {
+    let installed = shell::output(Command::new("rustup").args(["target", "list", "--installed"]))?;
+    let missing: Vec<&&str> =
+        wanted.iter().filter(|target| !installed.lines().any(|line| line == **target)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    shell::run(Command::new("rustup").args(["target", "add"]).args(missing))
 }
 
 /// Whether this runs as root.
