@@ -23,6 +23,9 @@ const TARGETS: [&str; 3] = ["x86_64-pc-windows-gnu", "x86_64-apple-darwin", "aar
 const HEADER: (&str, &str) =
     ("TargetConditionals.h", "#define TARGET_OS_OSX 1\n#define TARGET_OS_IPHONE 0\n");
 
+/// For code that asks for no C library.
+const FLAGS: &str = "-DRING_CORE_NOSTDLIBINC=1 -ffreestanding -nostdlibinc";
+
 /// Checks all of them.
 pub fn run() -> Result<()> {
     setup::ensure(&[&setup::FOR_ELSEWHERE])?;
@@ -57,14 +60,11 @@ fn check() -> Result<Vec<&'static str>> {
         }
         println!("checking for {target}");
         let of = |name: &str| format!("{name}_{}", target.replace('-', "_"));
-        let flags = format!(
-            "-DRING_CORE_NOSTDLIBINC=1 -ffreestanding -nostdlibinc -isystem {}",
-            folder.display()
-        );
         let mut check = cargo();
         check.args(["clippy", "--quiet", "--package", "controller", "--target", target]);
         check.args(["--", "--deny", "warnings"]);
-        check.env(of("CC"), "clang").env(of("AR"), "ar").env(of("CFLAGS"), flags);
+        check.env(of("CC"), "clang").env(of("AR"), "ar").env(of("CFLAGS"), FLAGS);
+        check.env("CPATH", &folder);
         shell::run(&mut check)?;
     }
     Ok(missing)
