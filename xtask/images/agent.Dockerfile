@@ -1,7 +1,7 @@
 # What an agent is built in by `cross`, for either processor: see Cross.toml.
 #
-# Rust itself is not in it: `cross` mounts the toolchain that rust-toolchain.toml names, with the
-# standard libraries for musl and with rust-lld, which links the agent for aarch64. The agent has no C,
+# Rust itself is not in it: `cross` mounts the toolchain that it is told to take, with the standard
+# libraries for musl and with rust-lld, which links the agent for aarch64. The agent has no C,
 # so what the image has to bring is a C library old enough for everybody who builds, and `cc`, which
 # links build scripts, macros and the agent for x86_64.
 FROM debian:bookworm-slim

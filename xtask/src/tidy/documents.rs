@@ -81,6 +81,21 @@ fn the_answer_in_the_readme_is_current() {
 }
 
 #[test]
+fn containers_build_with_the_toolchain_that_the_project_names() {
+    let read = |path: &str| fs::read_to_string(shell::root().join(path)).unwrap();
+    let toolchain = read("rust-toolchain.toml");
+    let channel = toolchain.lines().find_map(|line| line.strip_prefix("channel = \"")).unwrap();
+    let told = format!("cross +{} build", channel.trim_end_matches('"'));
+    let commands: Vec<String> = read("Cross.toml")
+        .lines()
+        .filter(|line| line.contains("cross +"))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(commands.len(), 2);
+    assert!(commands.iter().all(|command| command.contains(&told)), "{commands:?}");
+}
+
+#[test]
 fn every_dependency_has_its_reason() {
     let documented: BTreeSet<String> = {
         let text = fs::read_to_string(shell::root().join("docs/dependencies.md")).unwrap();
