@@ -1,0 +1,6 @@
+//! Login shells of many kinds.
+
+use super::Host;
+
+/// In the order of the page.
+pub const HOSTS: &[Host] = &[];
