@@ -34,6 +34,7 @@ use protocol::{
     message::{FromAgent, Hello, Terms, ToAgent},
 };
 use script::{Line, Refusal, Source};
+use sending::transfer_patience;
 use std::time::Duration;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
@@ -216,7 +217,9 @@ impl Attempt<'_> {
             let starting = wait_for_start(reader, &self.token, &agent);
             // Reading goes on while we write: a script that gives up early says why.
             let (sent, started) = tokio::select! {
-                never = account.tell(reporter) => match never {},
+                stalled = account.tell(reporter, self.settings.silence_limit) => {
+                    return Err(stalled.into());
+                }
                 both = async { tokio::join!(sending, starting) } => both,
             };
             self.timings.mark(Step::Started);
@@ -279,11 +282,6 @@ impl Attempt<'_> {
         let said = if noise.trim_ascii().is_empty() { &stderr } else { noise };
         PushError::NoShell { status: code, said: first_of(said) }
     }
-}
-
-/// The patience for a transfer: a slow link, 20 kB/s, on top of what starting takes.
-fn transfer_patience(bytes: usize) -> Duration {
-    Duration::from_secs(20) + Duration::from_millis(u64::try_from(bytes / 20).unwrap_or(u64::MAX))
 }
 
 fn unpacked(agent: &Agent) -> Result<Vec<u8>, PushError> {
@@ -427,6 +425,17 @@ pub enum PushError {
     /// What came is not a frame.
     #[error("the target sent what is no message: {0}")]
     Frame(#[from] FrameError),
+    /// The agent was on its way, and got no further.
+    #[error(
+        "the connection was lost while the agent was sent: {} of it had arrived, and for {seconds} s \
+         nothing more did. Try again once the network is there", if *.sent == 0 { "none" } else { "some" }
+    )]
+    Stalled {
+        /// Bytes that had arrived at the next machine.
+        sent: usize,
+        /// How long it was waited for more.
+        seconds: u64,
+    },
     /// It took too long.
     #[error("{doing} took longer than {seconds} s; allow more with --connect-timeout")]
     TimedOut {
@@ -473,7 +482,7 @@ impl PushError {
             Self::Snapshot(_) => exit::BAD_TARGET,
             Self::NoAgent(NoAgent::Machine { .. }) => exit::CANNOT_RUN,
             Self::NoAgent(_) => exit::NO_AGENT,
-            Self::Transport(_) | Self::TimedOut { .. } => exit::UNREACHABLE,
+            Self::Transport(_) | Self::Stalled { .. } | Self::TimedOut { .. } => exit::UNREACHABLE,
             Self::Ssh(failure) => failure.exit_code(),
             Self::Root(problem) => problem.exit_code(),
             Self::Container(problem) => problem.exit_code(),

@@ -71,7 +71,6 @@ pub const HOSTS: &[Host] = &[
             })
         },
     },
-    Host { name: "nothing listens at the port", in_sample: true, attempt: closed_port },
     Host { name: "what listens says nothing", in_sample: true, attempt: silent },
     Host {
         name: "no route leads there",
@@ -208,13 +207,6 @@ fn from_a_link(host: &str, ways: &[&str]) -> Result<Outcome> {
 
 fn nobody_was_there() -> Result<Vec<String>> {
     Ok(Vec::new())
-}
-
-fn closed_port() -> Result<Outcome> {
-    // One that was free a moment ago.
-    let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-    let sysmcp = Sysmcp::local()?.at(&format!("ssh:me@127.0.0.1:{port}"));
-    refusal(&sysmcp, &[(port.to_string(), "PORT")], nobody_was_there)
 }
 
 fn silent() -> Result<Outcome> {
