@@ -1,6 +1,8 @@
 //! The link that takes its time: that it does, that sysmcp works over it, and that nothing of it
 //! outlives the process that made it.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
 use scenarios::{
     client::{Client, Told},
     delayed_link::{Conditions, DelayedLink, Lack, SERVER},

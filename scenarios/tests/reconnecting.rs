@@ -2,7 +2,12 @@
 //! what happened, and neither takes until the silence limit is over. Over both ways to a host, on a
 //! real sshd, and where the network has to fail, over a link of our own.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{
