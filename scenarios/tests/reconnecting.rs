@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use std::{
     fs,
     net::TcpStream,
+    path::PathBuf,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -298,27 +299,65 @@ fn a_host_that_turns_every_login_away_is_told_in_one_sentence(way: &str) {
 }
 
 fn many_targets_on_one_host_are_not_turned_away(way: &str) {
-    const TARGETS: u8 = 16;
     let settings = Settings { server: vec!["MaxStartups 8".to_owned()], ..Settings::default() };
     let sshd = Sshd::start(&settings).unwrap();
-    // One host under many names, which are all known by its address.
-    let names: String = (0..TARGETS).map(|index| format!("web-{index} ")).collect();
-    let known = format!("[127.0.0.1]:{}", sshd.port);
-    let plain = fs::read_to_string(sshd.client_config()).unwrap();
-    let alias = format!("Host {names}\n  HostName 127.0.0.1\n  HostKeyAlias {known}\n");
-    let config = sshd.file("many_config");
-    let plain = plain.replace("Host 127.0.0.1\n", "Host *\n");
-    fs::write(&config, format!("{alias}{plain}")).unwrap();
-    let target = |index| format!("{way}:{}@web-{index}:{}", user_name(), sshd.port);
-    let targets: Vec<String> = (0..TARGETS).map(target).collect();
-    let sysmcp = selftest(Sysmcp::over(&sshd).unwrap().at_each(&targets).with_ssh_config(config));
-    let output = sysmcp.call("self_test", &json!({"count": 1})).unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{way}: {said}");
+    let (sysmcp, _) = under_many_names(way, &sshd, "");
+    let said = each_answers(&sysmcp, way);
     if way == "russh" {
         // The names come to one place, and logins there wait for each other. Over the user's own ssh
         // only the names are known.
-        assert!(!sshd.log().contains("MaxStartups"), "{way}: {}", sshd.log());
+        assert!(!sshd.log().contains("past MaxStartups"), "{way}: {}", sshd.log());
         assert!(!said.contains("trying again in "), "{way}: {said}");
     }
+}
+
+#[test]
+fn many_targets_behind_one_jump_host_do_not_crowd_it() {
+    let settings = Settings { server: vec!["MaxStartups 8".to_owned()], ..Settings::default() };
+    let (jump, sshd) =
+        (Sshd::start(&settings).unwrap(), Sshd::start(&Settings::default()).unwrap());
+    let through = format!("  ProxyJump {}@localhost:{}\n", user_name(), jump.port);
+    let (sysmcp, config) = under_many_names("russh", &sshd, &through);
+    let known = fs::read_to_string(jump.file("known_hosts")).unwrap();
+    let known = known.replace("127.0.0.1", "localhost");
+    fs::write(sshd.file("jump_known"), known).unwrap();
+    let about_jump = format!(
+        "Host localhost\n  IdentityFile {}\n  UserKnownHostsFile {}\n",
+        jump.file("id").display(),
+        sshd.file("jump_known").display()
+    );
+    let targets = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{about_jump}{targets}")).unwrap();
+    let said = each_answers(&sysmcp, "russh");
+    assert_eq!(jump.log().matches("Accepted publickey").count(), usize::from(NAMES));
+    assert!(!jump.log().contains("past MaxStartups"), "{}", jump.log());
+    assert!(!said.contains("trying again in "), "{said}");
+}
+
+/// Names that one host has.
+const NAMES: u8 = 16;
+
+/// sysmcp, with one host under many names as its targets; and the configuration that names them, with
+/// further lines for each.
+fn under_many_names(way: &str, sshd: &Sshd, lines: &str) -> (Sysmcp, PathBuf) {
+    let names: String = (0..NAMES).map(|index| format!("web-{index} ")).collect();
+    // All are known by its address.
+    let known = format!("[127.0.0.1]:{}", sshd.port);
+    let alias = format!("Host {names}\n  HostName 127.0.0.1\n  HostKeyAlias {known}\n{lines}");
+    let plain = fs::read_to_string(sshd.client_config()).unwrap();
+    let plain = plain.replace("Host 127.0.0.1\n", "Host *\n");
+    let config = sshd.file("many_config");
+    fs::write(&config, format!("{alias}{plain}")).unwrap();
+    let target = |index| format!("{way}:{}@web-{index}:{}", user_name(), sshd.port);
+    let targets: Vec<String> = (0..NAMES).map(target).collect();
+    let sysmcp = Sysmcp::over(sshd).unwrap().at_each(&targets).with_ssh_config(config.clone());
+    (selftest(sysmcp), config)
+}
+
+/// Asks all targets at the same time, and gives what was said.
+fn each_answers(sysmcp: &Sysmcp, way: &str) -> String {
+    let output = sysmcp.call("self_test", &json!({"count": 1})).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{way}: {said}");
+    said
 }
