@@ -5,7 +5,9 @@
 //! runs on and sends it; the script checks it and becomes it. From the first byte on nothing has a
 //! name on the target.
 
+mod again;
 pub mod script;
+mod sending;
 #[cfg(test)]
 mod tests;
 mod without_shell;
@@ -32,9 +34,10 @@ use protocol::{
     message::{FromAgent, Hello, Terms, ToAgent},
 };
 use script::{Line, Refusal, Source};
+use sending::transfer_patience;
 use std::time::Duration;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _},
     time::Instant,
 };
 
@@ -74,9 +77,6 @@ impl Settings {
     }
 }
 
-/// Bytes that are written before progress is reported again.
-const PIECE_BYTES: usize = 32 << 10;
-
 /// Pushes the agent and returns once it has said who it is.
 ///
 /// # Errors
@@ -85,6 +85,16 @@ const PIECE_BYTES: usize = 32 << 10;
 pub async fn push(
     target: &Target,
     settings: &Settings,
+    reporter: &dyn Reporter,
+) -> Result<Pushed, PushError> {
+    again::push(target, settings, reporter).await
+}
+
+/// One attempt, which has to be at the target by a given time.
+async fn once(
+    target: &Target,
+    settings: &Settings,
+    until: Instant,
     reporter: &dyn Reporter,
 ) -> Result<Pushed, PushError> {
     let source = match target {
@@ -106,7 +116,6 @@ pub async fn push(
         None => script,
     };
     let mut timings = Timings::start();
-    let until = Instant::now() + settings.patience;
     let opening = transport::open(target, &script, &settings.login, &mut timings, reporter);
     let channel = match tokio::time::timeout_at(until, opening).await {
         Ok(Ok(channel)) => channel,
@@ -193,6 +202,8 @@ impl Attempt<'_> {
         })
         .await?;
         self.timings.mark(Step::Ready);
+        // Whoever runs the script is let in.
+        self.channel.login = None;
         let Line::Ready { machine, unpacks } = ready else { return Err(self.refused(ready)) };
         let agent = self.settings.agents.for_machine(&machine).map_err(PushError::NoAgent)?;
         let payload = if unpacks { agent.packed.clone() } else { unpacked(&agent)? };
@@ -200,11 +211,17 @@ impl Attempt<'_> {
         let tail = self.settings.opening(&self.token)?;
         let patience = self.settings.patience.max(transfer_patience(payload.len()));
         within(patience, PushError::late(Stage::NAME_SENDING, patience), async {
+            let account = sending::Account::begin(&self.channel, payload.len());
             let Channel { reader, writer, .. } = &mut self.channel;
-            let sending = send(writer, &header, &payload, &tail, reporter);
+            let sending = sending::send(writer, &header, &payload, &tail);
             let starting = wait_for_start(reader, &self.token, &agent);
             // Reading goes on while we write: a script that gives up early says why.
-            let (sent, started) = tokio::join!(sending, starting);
+            let (sent, started) = tokio::select! {
+                stalled = account.tell(reporter, self.settings.silence_limit) => {
+                    return Err(stalled.into());
+                }
+                both = async { tokio::join!(sending, starting) } => both,
+            };
             self.timings.mark(Step::Started);
             let (buffer, hello) = started?;
             sent.map_err(|_| Interruption::Ended { noise: Vec::new() })?;
@@ -267,11 +284,6 @@ impl Attempt<'_> {
     }
 }
 
-/// The patience for a transfer: a slow link, 20 kB/s, on top of what starting takes.
-fn transfer_patience(bytes: usize) -> Duration {
-    Duration::from_secs(20) + Duration::from_millis(u64::try_from(bytes / 20).unwrap_or(u64::MAX))
-}
-
 fn unpacked(agent: &Agent) -> Result<Vec<u8>, PushError> {
     agent.unpacked().map_err(|error| PushError::Transport(error.to_string()))
 }
@@ -304,25 +316,6 @@ async fn scan(
             Err(_) => return Err(Interruption::Ended { noise: scanner.noise().to_vec() }),
         }
     }
-}
-
-async fn send(
-    writer: &mut (impl AsyncWrite + Unpin),
-    header: &str,
-    payload: &[u8],
-    tail: &[u8],
-    reporter: &dyn Reporter,
-) -> std::io::Result<()> {
-    writer.write_all(header.as_bytes()).await?;
-    let mut sent = 0;
-    for piece in payload.chunks(PIECE_BYTES) {
-        reporter.stage(&Stage::Sending { sent, total: payload.len() });
-        writer.write_all(piece).await?;
-        sent += piece.len();
-    }
-    reporter.stage(&Stage::Sending { sent, total: payload.len() });
-    writer.write_all(tail).await?;
-    writer.flush().await
 }
 
 /// Waits for the agent's mark and its first message, or for the script's reason why not.
@@ -435,6 +428,17 @@ pub enum PushError {
     /// What came is not a frame.
     #[error("the target sent what is no message: {0}")]
     Frame(#[from] FrameError),
+    /// The agent was on its way, and got no further.
+    #[error(
+        "the connection was lost while the agent was sent: {} of it had arrived, and for {seconds} s \
+         nothing more did. Try again once the network is there", if *.sent == 0 { "none" } else { "some" }
+    )]
+    Stalled {
+        /// Bytes that had arrived at the next machine.
+        sent: usize,
+        /// How long it was waited for more.
+        seconds: u64,
+    },
     /// It took too long.
     #[error("{doing} took longer than {seconds} s; allow more with --connect-timeout")]
     TimedOut {
@@ -482,7 +486,7 @@ impl PushError {
             Self::Snapshot(_) | Self::NotLinux(_) => exit::BAD_TARGET,
             Self::NoAgent(NoAgent::Machine { .. }) => exit::CANNOT_RUN,
             Self::NoAgent(_) => exit::NO_AGENT,
-            Self::Transport(_) | Self::TimedOut { .. } => exit::UNREACHABLE,
+            Self::Transport(_) | Self::Stalled { .. } | Self::TimedOut { .. } => exit::UNREACHABLE,
             Self::Ssh(failure) => failure.exit_code(),
             Self::Root(problem) => problem.exit_code(),
             Self::Container(problem) => problem.exit_code(),

@@ -10,6 +10,7 @@ pub mod delayed_link;
 pub mod demo;
 pub mod faults;
 pub mod fleet;
+pub mod hosts;
 pub mod load;
 pub mod many_connections;
 pub mod many_targets;

@@ -7,6 +7,7 @@ mod debian;
 mod demo;
 mod elsewhere;
 mod fuzz;
+mod hosts;
 mod kernels;
 mod measure;
 mod peers;
@@ -75,6 +76,12 @@ enum Command {
         #[arg(long)]
         check: Option<String>,
     },
+    /// Make hosts of all kinds, ask each for an answer, and write down what came of it
+    Hosts {
+        /// Only hosts whose name has this in it
+        #[arg(long)]
+        host: Option<String>,
+    },
     /// Measure what it costs, beside what one would type instead
     Bench,
     /// Ask linux-mcp-server and sysmcp the same about a host with known faults
@@ -104,6 +111,7 @@ fn run(command: Command) -> Result<()> {
         Command::Fuzz { target, seconds, .. } => fuzz::run(target.as_deref(), seconds),
         Command::Kernels { kernel, check } => kernels::run(kernel.as_deref(), check.as_deref()),
         Command::Servers { check } => servers::run(check.as_deref()),
+        Command::Hosts { host } => hosts::run(host.as_deref()),
         Command::Bench => measure::run(),
         Command::Compare => measure::compare(),
         Command::Bless => bless::run(),

@@ -1,7 +1,7 @@
 //! Why there is no login, whichever SSH tried.
 
 use super::known_hosts::with_port;
-use crate::{exit, target::SshTarget};
+use crate::{exit, target::SshTarget, words};
 use protocol::host_text::HostText;
 use shlex::try_quote as quote;
 use std::path::Path;
@@ -93,12 +93,27 @@ pub enum Failure {
         by_hand: String,
     },
     /// No connection came about.
-    #[error("{host} does not answer: {said}")]
+    #[error("{host} does not answer: {said}{}", what_helps(.said.as_str()))]
     Unreachable {
         /// The host.
         host: String,
         /// What ssh said.
         said: HostText,
+    },
+    /// The host closed the connection before it said what it is, each time.
+    #[error(
+        "{host} does not answer: it closed the connection before it said what it is{}{}. It turns \
+         logins away while there are too many at once (`MaxStartups` in its sshd_config), or this \
+         machine for a while (`PerSourcePenalties`, fail2ban): try again in a minute, or ask whoever \
+         keeps it", times(*.attempts), beside(.said)
+    )]
+    ClosedEarly {
+        /// The host.
+        host: String,
+        /// What it said instead, or nothing.
+        said: HostText,
+        /// How often it was asked.
+        attempts: u32,
     },
     /// The host wants an answer that only a person can give.
     #[error(
@@ -115,7 +130,7 @@ pub enum Failure {
         by_hand: String,
     },
     /// A step of connecting took too long.
-    #[error("{host}: {step} took longer than {seconds} s; allow more with --connect-timeout")]
+    #[error("{host}: {step} took longer than {seconds} s{}", more_time(.step))]
     TimedOut {
         /// The host.
         host: String,
@@ -167,11 +182,61 @@ pub(super) fn by_hand(target: &SshTarget, config: Option<&Path>) -> String {
     command
 }
 
+/// What helps against the usual reasons for which nothing answers, as the system and `ssh` name them.
+fn what_helps(said: &str) -> &'static str {
+    const REASONS: [(&str, &str); 6] = [
+        (
+            "connection refused",
+            ". Nothing listens there: check the port, and that the SSH server runs",
+        ),
+        ("no route to host", ". Check the address, and the network or VPN that leads there"),
+        ("network is unreachable", ". Check the address, and the network or VPN that leads there"),
+        ("timed out", ". It is down, or something between drops what is sent: check the address"),
+        ("name or service not known", ". Check the spelling, or write its address"),
+        (
+            "name resolution",
+            ". Check the spelling and the DNS of this machine, or write its address",
+        ),
+    ];
+    let said = said.to_ascii_lowercase();
+    REASONS.iter().find(|(reason, _)| said.contains(reason)).map_or("", |(_, remedy)| remedy)
+}
+
+/// What a step that takes too long may mean, and what gives it more time.
+fn more_time(step: &str) -> &'static str {
+    match step {
+        "connecting" => {
+            ": nothing came back. It is down, or something between drops what is sent: check the \
+             address; ConnectTimeout in your SSH configuration gives it more time"
+        }
+        "the key exchange" => {
+            ": it accepts connections, and is too slow, or no SSH server. Check the port; \
+             ConnectTimeout in your SSH configuration gives it more time"
+        }
+        _ => ": it is too busy, or stuck. Try again later",
+    }
+}
+
+fn times(attempts: u32) -> String {
+    if attempts > 1 { format!(", {attempts} times in a row") } else { String::new() }
+}
+
+fn beside(said: &HostText) -> String {
+    if said.as_str().is_empty() { String::new() } else { format!(", and said: {said}") }
+}
+
 fn shown(fingerprint: Option<&str>) -> String {
     fingerprint.map(|fingerprint| format!(" (it shows {fingerprint})")).unwrap_or_default()
 }
 
 impl Failure {
+    /// For a host that was asked once.
+    pub(super) fn closed_early(host: String, said: &str) -> Self {
+        // The first line is the reason; what follows is the same again, or for nobody.
+        let said = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        Self::ClosedEarly { host, said: words::of_others(said, 100), attempts: 1 }
+    }
+
     /// The exit code for a command that ends with this.
     pub const fn exit_code(&self) -> u8 {
         match self {
@@ -184,6 +249,7 @@ impl Failure {
             Self::Passphrase { .. } | Self::NobodyToAsk { .. } => exit::PASSPHRASE,
             Self::LoginRefused { .. } => exit::REFUSED_LOGIN,
             Self::Unreachable { .. }
+            | Self::ClosedEarly { .. }
             | Self::TimedOut { .. }
             | Self::Beyond { .. }
             | Self::NoSsh => exit::UNREACHABLE,

@@ -13,7 +13,7 @@ mod system;
 
 pub use system::set_apart;
 
-use super::{Carrier, Channel, Ended, Prompts, carrier::Said};
+use super::{Carrier, Channel, Ended, Outgoing, Prompts, carrier::Said};
 use std::{
     ffi::OsStr,
     process::Stdio,
@@ -68,10 +68,12 @@ pub fn start(mut command: Command) -> std::io::Result<Channel> {
     else {
         return Err(std::io::Error::other("a stream of the process is missing"));
     };
+    let outgoing = child.id().map_or(Outgoing::Unknown, |pid| Outgoing::Process { pid });
     let kept = Arc::new(Said::default());
     let stderr_reader = tokio::spawn(keep_end(stderr, Arc::clone(&kept)));
     let process = Process { child: Some(child), stderr: kept, stderr_reader };
-    Ok(Channel::new(stdout, stdin, Some(Carrier::Process(Box::new(process)))))
+    let channel = Channel::new(stdout, stdin, Some(Carrier::Process(Box::new(process))));
+    Ok(Channel { outgoing, ..channel })
 }
 
 /// Reads stderr to its end, so that the process never blocks on it, and keeps the last part.

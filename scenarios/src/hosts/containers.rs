@@ -1,0 +1,6 @@
+//! Containers, with a shell and without.
+
+use super::Host;
+
+/// In the order of the page.
+pub const HOSTS: &[Host] = &[];
