@@ -42,6 +42,8 @@ pub enum Stage {
     },
     /// A call is under way.
     Measuring(Progress),
+    /// What sessions left is being looked for.
+    Sweeping,
     /// The session is being ended.
     Stopping,
 }
@@ -62,6 +64,7 @@ impl Stage {
             Self::Connected { .. } => 2,
             Self::Measuring(_) => 3,
             Self::Stopping => 4,
+            Self::Sweeping => 6,
         }
     }
 }
@@ -87,6 +90,7 @@ impl fmt::Display for Stage {
                 write!(f, "connected: host {host}, kernel {kernel}, as uid {uid}")
             }
             Self::Measuring(progress) => write!(f, "{progress}"),
+            Self::Sweeping => f.write_str("looking for what sessions left"),
             Self::Stopping => f.write_str("stopping the agent"),
         }
     }

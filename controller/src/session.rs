@@ -228,7 +228,10 @@ impl Session {
                     guard.answered();
                     return answered.result.map_err(CallError::Agent);
                 }
-                FromAgent::Hello(_) | FromAgent::Heartbeat { .. } | FromAgent::Receipt(_) => {}
+                FromAgent::Hello(_)
+                | FromAgent::Heartbeat { .. }
+                | FromAgent::Receipt(_)
+                | FromAgent::Swept(_) => {}
             }
         }
     }
@@ -462,7 +465,7 @@ impl Reading {
                 }
                 return;
             }
-            FromAgent::Hello(_) | FromAgent::Heartbeat { .. } => return,
+            FromAgent::Hello(_) | FromAgent::Heartbeat { .. } | FromAgent::Swept(_) => return,
         };
         self.shared.deliver(id, message).await;
     }

@@ -88,13 +88,14 @@ impl Stopped {
             ),
             Some(DESCENDANTS_LEFT) => format!(
                 "no receipt: {}: the agent ended, but not all that it had started: a process in an \
-                 uninterruptible sleep ends when it wakes up",
-                self.target
+                 uninterruptible sleep ends when it wakes up. `{}` shows what is left",
+                self.target,
+                self.sweep()
             ),
             Some(_) | None => format!(
                 "no receipt: {}: {}. The agent (pids {supervisor_pid} and {worker_pid}) ends \
                  itself when its channel closes, or when it hears nothing for its silence limit; \
-                 {}. Whether it has ended, `ps -C sysmcp-super` there shows",
+                 {}. `{}` shows whether it has, and ends what is left",
                 self.target,
                 if self.is_cut_short {
                     "its end was not waited for"
@@ -106,7 +107,19 @@ impl Stopped {
                 } else {
                     "its folder, .sysmcp-*, could not be removed"
                 },
+                self.sweep(),
             ),
+        }
+    }
+
+    /// The command that finds and ends what is left.
+    fn sweep(&self) -> String {
+        match &self.target {
+            // Its agent ran on this machine.
+            Target::Snapshot(_) => "sysmcp --target local sweep".to_owned(),
+            target @ (Target::Local | Target::Ssh(_) | Target::Container(_) | Target::Wsl(_)) => {
+                format!("sysmcp --target {target} sweep")
+            }
         }
     }
 

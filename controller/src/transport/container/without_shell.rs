@@ -10,10 +10,11 @@
 
 use super::{Problem, program, started};
 use crate::{
+    push::script::Words,
     target::{Container, Engine},
     transport::{Channel, NotOpened, process},
 };
-use protocol::handshake::Token;
+use protocol::{handshake::Token, sweep::MARK};
 use std::{
     fs::{File, OpenOptions},
     io::Write as _,
@@ -24,17 +25,18 @@ use std::{
 use tokio::process::Command;
 
 /// Runs on this machine. Its words: the engine's program, the container, the archive, the token, the
-/// folder, the option of `cp`, if any, and the options of `exec`. Only where the agent is not root's is anything left for `forget`
-/// to remove: the folder is in the root, which is root's.
+/// folder, the option of `cp`, if any, what the agent is started for, how, and the options of `exec`.
+/// Only where the agent is not root's is anything left for `forget` to remove: the folder is in the
+/// root, which is root's.
 const SCRIPT: &str = r#"
-engine=$1; name=$2; archive=$3; token=$4; folder=$5; as_it_is=$6; shift 6
+engine=$1; name=$2; archive=$3; token=$4; folder=$5; as_it_is=$6; role=$7; asked=$8; shift 8
 forget() {
     "$engine" exec -i --user 0 "$name" "$folder/a" serve "$token" "$folder" </dev/null >/dev/null 2>&1
 }
 trap forget EXIT
 trap "exit 143" HUP INT TERM
 "$engine" cp $as_it_is - "$name:/" <"$archive" >/dev/null || exit
-"$engine" exec -i "$@" "$name" "$folder/a" serve "$token" "$folder"
+"$engine" exec -i "$@" "$name" "$folder/a" "$role" "$token" $asked "$folder"
 "#;
 
 /// How long an engine may take with a question.
@@ -47,6 +49,8 @@ pub struct Start<'a> {
     pub container: &'a Container,
     /// The session.
     pub token: &'a Token,
+    /// What stands in the agent's command line.
+    pub words: &'a Words,
     /// Whether as the container's root.
     pub as_root: bool,
 }
@@ -97,7 +101,7 @@ pub async fn machine(container: &Container) -> Result<String, NotOpened> {
 ///
 /// When no process can be started. Why the engine starts nothing only the end of the channel tells.
 pub fn start(start: Start<'_>, archive: &[u8]) -> Result<Channel, NotOpened> {
-    let Start { container, token, as_root } = start;
+    let Start { container, token, words, as_root } = start;
     let file = nameless(archive, token)?;
     // The one child that is meant to have it open gets it.
     rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).map_err(std::io::Error::from)?;
@@ -110,6 +114,7 @@ pub fn start(start: Start<'_>, archive: &[u8]) -> Result<Channel, NotOpened> {
         // not the folder.
         Engine::Podman => "--archive=false",
     });
+    command.args([words.role, &words.asked, "-e", &format!("{MARK}={}", token.as_str())]);
     if as_root {
         command.args(["--user", "0"]);
     }
