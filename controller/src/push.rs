@@ -6,6 +6,7 @@
 //! name on the target.
 
 mod error;
+pub mod look;
 pub mod script;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use crate::{
     },
     words,
 };
+use look::Look;
 use protocol::{
     WIRE_ID,
     frame::{self, FrameBuffer, FrameError},
@@ -50,6 +52,8 @@ pub struct Pushed {
     pub sha256: Sha256,
     /// What getting there took.
     pub timings: Timings,
+    /// How to look at the target again, when the session is over; none where there is no target.
+    pub look: Option<Look>,
 }
 
 /// How to push.
@@ -179,8 +183,9 @@ impl Attempt<'_> {
     async fn finish(mut self, reporter: &dyn Reporter) -> Result<Pushed, PushError> {
         match self.run(reporter).await {
             Ok((buffer, hello, sha256)) => {
-                let Self { channel, timings, .. } = self;
-                Ok(Pushed { channel, buffer, hello, sha256, timings })
+                let Self { target, settings, token, channel, timings, .. } = self;
+                let look = Some(Look::new(target, &settings.login, &token, &hello));
+                Ok(Pushed { channel, buffer, hello, sha256, timings, look })
             }
             Err(Interruption::Error(error)) => Err(*error),
             Err(Interruption::Ended { noise }) => Err(self.explain_end(&noise).await),

@@ -3,8 +3,8 @@
 //! Nobody checks it there before it runs, so what it says of itself is all the more looked at.
 
 use super::{
-    Attempt, Interruption, PushError, Pushed, Settings, script::Task, transfer_patience, unpacked,
-    wait_for_start, within,
+    Attempt, Interruption, PushError, Pushed, Settings, look::Look, script::Task,
+    transfer_patience, unpacked, wait_for_start, within,
 };
 use crate::{
     reporter::{Reporter, Stage},
@@ -66,8 +66,10 @@ pub(super) async fn push(
                 let start = Start { token: &attempt.token, ..start };
                 hello.is_unlinked = container::remove(start).await;
             }
+            let look = Look::new(target, &settings.login, &attempt.token, &hello).without_shell();
             let Attempt { channel, timings, .. } = attempt;
-            Ok(Pushed { channel, buffer, hello, sha256: agent.sha256, timings })
+            let sha256 = agent.sha256;
+            Ok(Pushed { channel, buffer, hello, sha256, timings, look: Some(look) })
         }
         Err(Interruption::Error(error)) => Err(*error),
         Err(Interruption::Ended { noise }) => Err(attempt.explain_end(&noise).await),

@@ -14,7 +14,7 @@ use crate::{
     target::{Container, Engine},
     transport::{Channel, NotOpened, process},
 };
-use protocol::{handshake::Token, sweep::MARK};
+use protocol::{handshake::Token, host_text::HostText, sweep::MARK};
 use std::{
     fs::{File, OpenOptions},
     io::Write as _,
@@ -89,7 +89,7 @@ pub async fn machine(container: &Container) -> Result<String, NotOpened> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     if machine.is_empty() || machine.len() > 32 || !machine.bytes().all(is_name) {
         let Container { engine, name } = container.clone();
-        let said = protocol::host_text::HostText::capped(machine.as_bytes(), 100);
+        let said = HostText::capped(machine.as_bytes(), 100);
         return Err(Problem::Other { engine, name, said }.into());
     }
     Ok(machine)
@@ -148,4 +148,40 @@ pub async fn remove(start: Start<'_>) -> bool {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let removed = tokio::time::timeout(PATIENCE, command.status()).await;
     removed.is_ok_and(|status| status.is_ok_and(|status| status.code() == Some(CHANNEL_CLOSED)))
+}
+
+/// What the engine shows of a session from the host: processes with its token in their arguments, and
+/// files that were added under its name.
+///
+/// # Errors
+///
+/// What was said where it shows nothing.
+pub async fn seen(container: &Container, token: &Token) -> Result<Vec<HostText>, HostText> {
+    let name = container.name.as_str();
+    // Docker has `ps` of its host print them; Podman prints them itself.
+    let processes: &[&str] = match container.engine {
+        Engine::Docker => &["top", name, "-eo", "pid,args"],
+        Engine::Podman => &["top", name, "hpid", "args"],
+    };
+    let mut found = Vec::new();
+    for words in [processes, &["diff", name]] {
+        let text = shown(container.engine, words).await?;
+        for line in text.lines().filter(|line| line.contains(token.as_str())) {
+            found.push(HostText::capped(line.trim().as_bytes(), 150));
+        }
+    }
+    Ok(found)
+}
+
+async fn shown(engine: Engine, words: &[&str]) -> Result<String, HostText> {
+    let mut command = program(engine);
+    command.args(words).stdin(Stdio::null()).kill_on_drop(true);
+    let failed = |said: &[u8]| HostText::capped(said.trim_ascii(), 150);
+    match command.output().await {
+        Ok(output) if output.status.success() => {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+        Ok(output) => Err(failed(&output.stderr)),
+        Err(error) => Err(failed(error.to_string().as_bytes())),
+    }
 }
