@@ -126,6 +126,19 @@ pub enum Command {
         #[arg(long, value_name = "BYTES", default_value_t = 262_144)]
         max_bytes: u32,
     },
+    /// Find what sessions left on the target, and remove it
+    #[command(after_help = AFTER_SWEEP_HELP)]
+    Sweep {
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+        /// End sessions that are alive, too
+        #[arg(long)]
+        live: bool,
+        /// Print it as JSON, one line for each target
+        #[arg(long)]
+        json: bool,
+    },
     /// List the tools that are offered
     Tools {
         /// Print them as JSON, with their schemas
@@ -247,6 +260,21 @@ The files are those that the tools read, as they were at both ends of the window
 out on the target; people, hosts, addresses and ids stand for others. Names of programs, services and
 disks stay. Look through the folder before you give it to others.";
 
+const AFTER_SWEEP_HELP: &str = "\
+Examples:
+  sysmcp --target ssh:deploy@web-1 sweep --dry-run
+  sysmcp --target ssh:deploy@web-1 sweep
+  sysmcp --target ssh:deploy@web-1 --sudo sweep
+  sysmcp --target ssh:deploy@web-1 --target ssh:deploy@web-2 sweep
+
+A session ends what it started, whatever becomes of the connection. Only where its supervisor is killed
+or stopped there can something stay. A sweep finds it by the session's own mark: processes are killed,
+folders named .sysmcp-TOKEN are removed where nothing else is in them, and nothing else is touched.
+Sessions that are alive are listed and left alone; --live asks them to end, and then ends them.
+
+Others' processes are out of sight: log in as that user, or look as root. The exit code is 23 where
+something is left, or would be removed.";
+
 fn after_help() -> String {
     let mut text = String::from(
         "Examples:\n  \
@@ -254,6 +282,7 @@ fn after_help() -> String {
          sysmcp --target ssh:deploy@web-1 call process_list --params '{\"sort\":\"rss\"}'\n  \
          sysmcp --target ssh:deploy@web-1 call process_inspect --params '{\"pid\":4711}' --json\n  \
          sysmcp --target ssh:deploy@web-1 probe\n  \
+         sysmcp --target ssh:deploy@web-1 sweep --dry-run\n  \
          sysmcp --target ssh:deploy@web-1 serve\n\n\
          A flag beats a variable, a variable beats the configuration file. In a path, ~/ is the \
          home folder.\n\nVariables:\n",

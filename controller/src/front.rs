@@ -2,6 +2,7 @@
 
 mod several;
 mod signals;
+mod sweep;
 
 use controller::{
     audit::{chain, replay},
@@ -20,6 +21,7 @@ use controller::{
 };
 use protocol::{
     InstrumentId, Item, host_text,
+    sweep::Order,
     view::text::{self, Style},
 };
 use rmcp::{ServiceExt as _, service::ServerInitializeError};
@@ -71,6 +73,9 @@ async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
         Command::Capture { folder, why, window_ms, max_bytes } => {
             let wanted = Wanted { folder, why, window_ms, max_bytes };
             capture(config()?, &common, &wanted).await
+        }
+        Command::Sweep { dry_run, live, json } => {
+            sweep::sweep(&config()?, &common, Order { dry_run, live }, json).await
         }
         Command::Tools { json, all } => {
             let config = config()?;

@@ -7,6 +7,7 @@ mod ledger;
 mod link;
 mod place;
 mod rendered;
+mod sweep;
 
 pub use error::GateError;
 pub use link::End;
@@ -41,6 +42,7 @@ use std::{
 pub struct Gate {
     selection: Selection,
     audit: Arc<Audit>,
+    settings: Arc<Settings>,
     targets: Targets,
     /// One for each target, in the same order.
     places: Vec<Place>,
@@ -92,6 +94,7 @@ impl Gate {
         Ok(Self {
             selection: config.selection.clone(),
             audit,
+            settings,
             targets: config.targets.clone(),
             places,
             next_call: AtomicU64::new(1),
@@ -262,6 +265,14 @@ struct Admitted<'g> {
     _permit: Permit<'g>,
 }
 
+/// What is written down of an answer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Measured {
+    answer_bytes: u64,
+    agent_cpu_ms: Option<f64>,
+    redacted: Option<u32>,
+}
+
 /// A call whose intent is written down. One that is dropped before it ends was cancelled, and that
 /// is written down too.
 struct Entered<'g> {
@@ -273,33 +284,36 @@ struct Entered<'g> {
 
 impl Entered<'_> {
     fn finish(&mut self, result: &Result<Rendered, GateError>) -> Result<(), GateError> {
+        self.finish_as(match result {
+            Ok(answer) => Ok(Measured {
+                answer_bytes: answer.text.len() as u64,
+                agent_cpu_ms: Some(answer.meta.overhead.agent_cpu_ms),
+                redacted: Some(answer.meta.redacted),
+            }),
+            Err(failure) => Err(failure.to_string()),
+        })
+    }
+
+    /// The same by what is written down of an answer.
+    fn finish_as(&mut self, result: Result<Measured, String>) -> Result<(), GateError> {
         self.is_finished = true;
-        let outcome = self.outcome(result.as_ref().map_err(ToString::to_string));
+        let done = result.as_ref().err().cloned();
         // An answer that is not in the log is not given.
-        self.audit.write(&outcome).map_err(|error| GateError::Unwritten {
-            done: match result {
-                Ok(_) => "the call was answered".to_owned(),
-                Err(failure) => failure.to_string(),
-            },
+        self.audit.write(&self.outcome(result)).map_err(|error| GateError::Unwritten {
+            done: done.unwrap_or_else(|| "the call was answered".to_owned()),
             error,
         })
     }
 
-    fn outcome(&self, result: Result<&Rendered, String>) -> Event {
+    fn outcome(&self, result: Result<Measured, String>) -> Event {
         let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let (answer, error) = match result {
-            Ok(answer) => (Some(answer), None),
-            Err(error) => (None, Some(redact::text(&error).0.into_owned())),
+        let (answered, measured, error) = match result {
+            Ok(measured) => (true, measured, None),
+            Err(error) => (false, Measured::default(), Some(redact::text(&error).0.into_owned())),
         };
-        Event::Outcome {
-            call: self.call,
-            answered: answer.is_some(),
-            error,
-            duration_ms,
-            answer_bytes: answer.map_or(0, |answer| answer.text.len() as u64),
-            agent_cpu_ms: answer.map(|answer| answer.meta.overhead.agent_cpu_ms),
-            redacted: answer.map(|answer| answer.meta.redacted),
-        }
+        let Measured { answer_bytes, agent_cpu_ms, redacted } = measured;
+        let call = self.call;
+        Event::Outcome { call, answered, error, duration_ms, answer_bytes, agent_cpu_ms, redacted }
     }
 }
 

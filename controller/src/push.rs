@@ -6,26 +6,28 @@
 //! name on the target.
 
 mod again;
+mod error;
+pub mod look;
 pub mod script;
 mod sending;
 #[cfg(test)]
 mod tests;
 mod without_shell;
 
+pub use error::PushError;
+
 use crate::{
-    agents::{Agent, Agents, NoAgent},
-    exit,
+    agents::{Agent, Agents},
     reporter::{Reporter, Stage},
-    snapshot::{self, NotASnapshot},
+    snapshot,
     target::Target,
     transport::{
-        self, Channel, Ended, Failure, Login, NotOpened, Prompts, Step, Timings, container,
-        openssh,
-        root::{self, Rise},
-        wsl,
+        self, Channel, Ended, Failure, Login, Prompts, Step, Timings, container, openssh,
+        root::Rise, wsl,
     },
     words,
 };
+use look::Look;
 use protocol::{
     WIRE_ID,
     frame::{self, FrameBuffer, FrameError},
@@ -33,7 +35,7 @@ use protocol::{
     host_text::HostText,
     message::{FromAgent, Hello, Terms, ToAgent},
 };
-use script::{Line, Refusal, Source};
+use script::{Line, Task};
 use sending::transfer_patience;
 use std::time::Duration;
 use tokio::{
@@ -53,6 +55,8 @@ pub struct Pushed {
     pub sha256: Sha256,
     /// What getting there took.
     pub timings: Timings,
+    /// How to look at the target again, when the session is over; none where there is no target.
+    pub look: Option<Look>,
 }
 
 /// How to push.
@@ -87,27 +91,42 @@ pub async fn push(
     settings: &Settings,
     reporter: &dyn Reporter,
 ) -> Result<Pushed, PushError> {
-    again::push(target, settings, reporter).await
+    let task = match target {
+        Target::Snapshot(folder) => {
+            snapshot::check(folder)?;
+            Task::Snapshot
+        }
+        Target::Local | Target::Ssh(_) | Target::Container(_) | Target::Wsl(_) => Task::Machine,
+    };
+    push_for(target, task, settings, reporter).await
+}
+
+/// The same for an agent that is to do something else than to serve a session about its machine.
+///
+/// # Errors
+///
+/// As for [`push`].
+pub async fn push_for(
+    target: &Target,
+    task: Task,
+    settings: &Settings,
+    reporter: &dyn Reporter,
+) -> Result<Pushed, PushError> {
+    again::push(target, task, settings, reporter).await
 }
 
 /// One attempt, which has to be at the target by a given time.
 async fn once(
     target: &Target,
+    task: Task,
     settings: &Settings,
     until: Instant,
     reporter: &dyn Reporter,
 ) -> Result<Pushed, PushError> {
-    let source = match target {
-        Target::Snapshot(folder) => {
-            snapshot::check(folder)?;
-            Source::Snapshot
-        }
-        Target::Local | Target::Ssh(_) | Target::Container(_) | Target::Wsl(_) => Source::Machine,
-    };
     let largest = settings.agents.largest().map_err(PushError::NoAgent)?;
     let token = new_token()?;
     let patience = settings.patience.max(transfer_patience(largest));
-    let script = script::for_session(&token, largest, patience, source);
+    let script = script::for_session(&token, largest, patience, task);
     let Login { as_root, prompts, .. } = settings.login;
     let rise = Rise::of(target, as_root, prompts)
         .map_err(|error| PushError::Transport(error.to_string()))?;
@@ -129,7 +148,7 @@ async fn once(
         (
             Err(PushError::Container(container::Problem::NoShell { .. })),
             Target::Container(container),
-        ) => without_shell::push(target, container, settings, began, reporter).await,
+        ) => without_shell::push(target, container, task, settings, began, reporter).await,
         (pushed, _) => pushed,
     }
 }
@@ -174,8 +193,9 @@ impl Attempt<'_> {
     async fn finish(mut self, reporter: &dyn Reporter) -> Result<Pushed, PushError> {
         match self.run(reporter).await {
             Ok((buffer, hello, sha256)) => {
-                let Self { channel, timings, .. } = self;
-                Ok(Pushed { channel, buffer, hello, sha256, timings })
+                let Self { target, settings, token, channel, timings, .. } = self;
+                let look = Some(Look::new(target, &settings.login, &token, &hello));
+                Ok(Pushed { channel, buffer, hello, sha256, timings, look })
             }
             Err(Interruption::Error(error)) => Err(*error),
             Err(Interruption::Ended { noise }) => Err(self.explain_end(&noise).await),
@@ -356,9 +376,8 @@ async fn wait_for_start(
                 | FromAgent::Streamed(_)
                 | FromAgent::Answered(_)
                 | FromAgent::Heartbeat { .. }
-                | FromAgent::Receipt(_) => {
-                    Err(PushError::Handshake(HandshakeError::BadLine).into())
-                }
+                | FromAgent::Receipt(_)
+                | FromAgent::Swept(_) => Err(PushError::Handshake(HandshakeError::BadLine).into()),
             };
         }
     }
@@ -371,129 +390,4 @@ fn shown(line: &str) -> HostText {
 fn first_of(bytes: &[u8]) -> HostText {
     let text = String::from_utf8_lossy(bytes);
     words::of_others(&text, 400)
-}
-
-/// Why there is no agent at the other end.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum PushError {
-    /// The folder that was named as a snapshot is none.
-    #[error("{0}")]
-    Snapshot(#[from] NotASnapshot),
-    /// This machine cannot be the target.
-    #[error("{0}")]
-    NotLinux(String),
-    /// None can be sent.
-    #[error("{0}")]
-    NoAgent(NoAgent),
-    /// The process that would carry the channel could not be started.
-    #[error("could not start a connection: {0}")]
-    Transport(String),
-    /// ssh did not log in.
-    #[error("{0}")]
-    Ssh(Failure),
-    /// The agent is not root's, and should be.
-    #[error("{0}")]
-    Root(root::Problem),
-    /// No way into a container.
-    #[error("{0}")]
-    Container(container::Problem),
-    /// No way into a distribution.
-    #[error("{0}")]
-    Wsl(wsl::Problem),
-    /// What answered is no shell that runs the script.
-    #[error("{}", no_shell(*.status, .said))]
-    NoShell {
-        /// The exit code of what answered.
-        status: Option<i32>,
-        /// What it said.
-        said: HostText,
-    },
-    /// The script said why it would not start the agent.
-    #[error("{}", .refusal.sentence(*.bytes))]
-    Refused {
-        /// Why.
-        refusal: Refusal,
-        /// Bytes that need room.
-        bytes: usize,
-    },
-    /// The script said something it does not say.
-    #[error("the target answered `{line}` where the start-up script answers")]
-    Script {
-        /// What it said.
-        line: HostText,
-    },
-    /// The agent is not the one that was sent.
-    #[error("{0}")]
-    Handshake(#[from] HandshakeError),
-    /// What came is not a frame.
-    #[error("the target sent what is no message: {0}")]
-    Frame(#[from] FrameError),
-    /// The agent was on its way, and got no further.
-    #[error(
-        "the connection was lost while the agent was sent: {} of it had arrived, and for {seconds} s \
-         nothing more did. Try again once the network is there", if *.sent == 0 { "none" } else { "some" }
-    )]
-    Stalled {
-        /// Bytes that had arrived at the next machine.
-        sent: usize,
-        /// How long it was waited for more.
-        seconds: u64,
-    },
-    /// It took too long.
-    #[error("{doing} took longer than {seconds} s; allow more with --connect-timeout")]
-    TimedOut {
-        /// What took so long.
-        doing: &'static str,
-        /// The limit.
-        seconds: u64,
-    },
-}
-
-impl From<NotOpened> for PushError {
-    fn from(not_opened: NotOpened) -> Self {
-        match not_opened {
-            NotOpened::Login(failure) => Self::Ssh(failure),
-            NotOpened::NotLinux => Self::NotLinux(not_opened.to_string()),
-            NotOpened::Container(problem) => Self::Container(problem),
-            NotOpened::Wsl(problem) => Self::Wsl(problem),
-            NotOpened::Process(error) => Self::Transport(error.to_string()),
-        }
-    }
-}
-
-fn no_shell(status: Option<i32>, said: &HostText) -> String {
-    let status = status.map(|code| format!(" (exit code {code})")).unwrap_or_default();
-    if said.as_str().is_empty() {
-        return format!(
-            "what answers on the target is no shell{status}: it ended without a word. The account \
-             needs a login shell that can run /bin/sh"
-        );
-    }
-    format!(
-        "what answers on the target is no shell{status}: it said `{said}`. The account needs a \
-         login shell and no forced command"
-    )
-}
-
-impl PushError {
-    fn late(doing: &'static str, limit: Duration) -> Self {
-        Self::TimedOut { doing, seconds: limit.as_secs() }
-    }
-
-    /// The exit code for a command that ends with this.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Snapshot(_) | Self::NotLinux(_) => exit::BAD_TARGET,
-            Self::NoAgent(NoAgent::Machine { .. }) => exit::CANNOT_RUN,
-            Self::NoAgent(_) => exit::NO_AGENT,
-            Self::Transport(_) | Self::Stalled { .. } | Self::TimedOut { .. } => exit::UNREACHABLE,
-            Self::Ssh(failure) => failure.exit_code(),
-            Self::Root(problem) => problem.exit_code(),
-            Self::Container(problem) => problem.exit_code(),
-            Self::Wsl(problem) => problem.exit_code(),
-            Self::NoShell { .. } | Self::Script { .. } => exit::NO_SHELL,
-            Self::Refused { refusal, .. } => refusal.exit_code(),
-            Self::Handshake(_) | Self::Frame(_) => exit::ALTERED,
-        }
-    }
 }

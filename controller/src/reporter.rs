@@ -58,6 +58,8 @@ pub enum Stage {
     },
     /// A call is under way.
     Measuring(Progress),
+    /// What sessions left is being looked for.
+    Sweeping,
     /// The session is being ended.
     Stopping,
 }
@@ -83,6 +85,7 @@ impl Stage {
             Self::ClosedEarly { retry: 2, .. } => 7,
             Self::ClosedEarly { .. } => 8,
             Self::Lost { .. } => 9,
+            Self::Sweeping => 10,
         }
     }
 }
@@ -114,6 +117,7 @@ impl fmt::Display for Stage {
                 write!(f, "connected: host {host}, kernel {kernel}, as uid {uid}")
             }
             Self::Measuring(progress) => write!(f, "{progress}"),
+            Self::Sweeping => f.write_str("looking for what sessions left"),
             Self::Stopping => f.write_str("stopping the agent"),
         }
     }

@@ -14,7 +14,10 @@ pub use lost::Lost;
 pub use stopped::{Cost, Stopped};
 
 use crate::{
-    push::{self, PushError, Pushed, Settings},
+    push::{
+        self, PushError, Pushed, Settings,
+        look::{Look, Looked, WhyNot},
+    },
     reporter::{Reporter, Stage},
     target::Target,
     transport::{Carrier, Channel, Ended, Timings, Traffic},
@@ -53,8 +56,9 @@ pub struct Session {
     shared: Arc<Shared>,
     next_id: AtomicU32,
     writer: JoinHandle<()>,
-    /// Ends when the session is over, with how the process ended that carried the channel.
-    reader: JoinHandle<Option<Ended>>,
+    /// Ends when the session is over, with how the process ended that carried the channel, and with
+    /// what was seen of the target after that.
+    reader: JoinHandle<(Option<Ended>, Looked)>,
     receipt: oneshot::Receiver<Receipt>,
     timings: Timings,
     traffic: Arc<Traffic>,
@@ -130,7 +134,7 @@ impl Session {
 
     /// Takes up the session with an agent that has said who it is.
     fn begin(target: &Target, pushed: Pushed, limit: Duration) -> Self {
-        let Pushed { channel, buffer, hello, sha256, timings } = pushed;
+        let Pushed { channel, buffer, hello, sha256, timings, look } = pushed;
         let Channel { reader, writer, carrier, traffic, .. } = channel;
         let (to_writer, messages) = mpsc::channel(QUEUE);
         let shared = Arc::new(Shared {
@@ -141,7 +145,7 @@ impl Session {
         let (receipt_sender, receipt) = oneshot::channel();
         let writer = tokio::spawn(write(writer, messages, Arc::clone(&shared), limit));
         let reading = Reading { shared: Arc::clone(&shared), receipt: Some(receipt_sender) };
-        let reader = tokio::spawn(reading.until_over(reader, buffer, limit, carrier));
+        let reader = tokio::spawn(reading.until_over(reader, buffer, limit, (carrier, look)));
         Self {
             target: target.clone(),
             hello,
@@ -238,7 +242,10 @@ impl Session {
                     guard.answered();
                     return answered.result.map_err(CallError::Agent);
                 }
-                FromAgent::Hello(_) | FromAgent::Heartbeat { .. } | FromAgent::Receipt(_) => {}
+                FromAgent::Hello(_)
+                | FromAgent::Heartbeat { .. }
+                | FromAgent::Receipt(_)
+                | FromAgent::Swept(_) => {}
             }
         }
     }
@@ -281,18 +288,17 @@ impl Session {
         // with it the process that carried the channel.
         let (closed, _) = mpsc::channel(1);
         drop(std::mem::replace(&mut self.to_writer, closed));
-        let ended = match tokio::time::timeout_at(until, &mut self.reader).await {
-            Ok(ended) => ended,
-            Err(_) => {
-                self.shared.end(Lost::Closed);
-                (&mut self.reader).await
-            }
-        };
+        if tokio::time::timeout_at(until, self.shared.over.cancelled()).await.is_err() {
+            self.shared.end(Lost::Closed);
+        }
+        // What is left to do has limits of its own.
+        let (ended, looked) = (&mut self.reader).await.unwrap_or((None, Looked::Not(WhyNot::Lost)));
         Stopped {
             target: self.target.clone(),
             hello: self.hello.clone(),
             receipt,
-            ended: ended.ok().flatten(),
+            ended,
+            looked,
             is_cut_short: false,
             cost: Some(Cost { timings: self.timings.clone(), traffic: Arc::clone(&self.traffic) }),
         }
@@ -423,8 +429,8 @@ impl Reading {
         reader: Box<dyn AsyncRead + Send + Unpin>,
         buffer: FrameBuffer,
         silence_limit: Duration,
-        carrier: Option<Carrier>,
-    ) -> Option<Ended> {
+        (carrier, look): (Option<Carrier>, Option<Look>),
+    ) -> (Option<Ended>, Looked) {
         /// What a process gets to end by itself, once its channel is closed.
         const PATIENCE: Duration = Duration::from_secs(3);
         let over = self.shared.over.clone();
@@ -437,7 +443,14 @@ impl Reading {
         self.shared.end(lost);
         // Nobody is to wait for a receipt that cannot come any more.
         self.receipt = None;
-        Some(carrier?.end(patience).await)
+        match (carrier, look) {
+            (Some(carrier), Some(look)) if !patience.is_zero() => {
+                let (ended, looked) = carrier.end_and_look(patience, &look).await;
+                (Some(ended), looked)
+            }
+            (Some(carrier), _) => (Some(carrier.end(patience).await), Looked::Not(WhyNot::Lost)),
+            (None, _) => (None, Looked::Not(WhyNot::Lost)),
+        }
     }
 
     async fn run(
@@ -481,7 +494,7 @@ impl Reading {
                 self.shared.life.answered(*sequence);
                 return;
             }
-            FromAgent::Hello(_) => return,
+            FromAgent::Hello(_) | FromAgent::Swept(_) => return,
         };
         self.shared.deliver(id, message).await;
     }

@@ -153,6 +153,25 @@ pub async fn open(
     }
 }
 
+/// Starts another command on a target, with no login but that of a session which was there: none where
+/// that would take one.
+///
+/// # Errors
+///
+/// Why the command could not be started.
+pub async fn again(
+    target: &Target,
+    script: &str,
+    login: &Login,
+) -> Result<Option<Channel>, NotOpened> {
+    Ok(match target {
+        Target::Local | Target::Snapshot(_) => Some(local::open(script, None)?),
+        Target::Ssh(ssh) => openssh::open_shared(ssh, script, login).await?,
+        Target::Container(container) => Some(container::open(container, script, login.as_root)?),
+        Target::Wsl(name) => Some(wsl::open(name, script, login.as_root)?),
+    })
+}
+
 /// Why a command could not be started on a target.
 #[derive(Debug, thiserror::Error)]
 pub enum NotOpened {

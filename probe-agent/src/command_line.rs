@@ -2,7 +2,7 @@
 
 use crate::serve::Start;
 use lexopt::{Arg, ValueExt as _};
-use protocol::{InstrumentId, handshake::Token};
+use protocol::{InstrumentId, handshake::Token, sweep::Order};
 use std::{ffi::OsString, path::PathBuf};
 
 /// What the agent is asked to do.
@@ -12,6 +12,8 @@ pub enum Command {
     Serve(Start),
     /// Answer one question on this machine.
     Local(Question),
+    /// Find and remove what sessions left on this machine.
+    Sweep(SweepStart),
     /// Print the help.
     Help,
     /// Print the version.
@@ -31,6 +33,19 @@ pub struct Question {
     pub snapshot: Option<PathBuf>,
 }
 
+/// How a sweep was started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SweepStart {
+    /// The session, where a controller started it; none by hand.
+    pub token: Option<Token>,
+    /// The folder the agent's file was put in, which must be gone.
+    pub folder: Option<PathBuf>,
+    /// What it may do.
+    pub order: Order,
+    /// Whether a person wants JSON.
+    pub json: bool,
+}
+
 impl Question {
     /// Whether programs are started for the answer. Without, there is no need for a process that
     /// could.
@@ -48,7 +63,9 @@ Measures this machine. Reads only; nothing is installed, changed or left behind.
 
 Usage:
   probe-agent --local TOOL [--params JSON] [--json] [--snapshot FOLDER]
+  probe-agent sweep [--dry-run] [--live] [--json]
   probe-agent serve TOKEN [--snapshot FOLDER] [FOLDER]
+  probe-agent sweep TOKEN [--dry-run] [--live] [FOLDER]
 
 Tools:
   capabilities      what works here for this user, and the remedy for what does not
@@ -58,20 +75,29 @@ Tools:
   self_test         counts; measures nothing
   capture           takes the files that the others read; sysmcp keeps them
 
+Sweep:
+  `sweep` finds what sessions of sysmcp left on this machine, and ends and removes it: processes that
+  carry a session's mark and have outlived it, and folders named .sysmcp-TOKEN in which nothing else
+  is. Sessions that are alive are listed and left alone. As root, those of all users.
+
 Options:
   --local TOOL      answer one question on this machine
   --params JSON     the tool's parameters as a JSON object, {} if left out
   --json            print the answer as JSON instead of tables
+  --dry-run         only say what a sweep would do
+  --live            let a sweep end sessions that are alive, too
   --snapshot FOLDER answer from files that were taken of a machine, not of this one
   --help            print this
   --version         print the version
 
-`serve` is what sysmcp starts over SSH. It speaks frames on stdin and stdout, not to a person.
+With a TOKEN, `serve` and `sweep` are what sysmcp starts over SSH. They speak frames on stdin and
+stdout, not to a person.
 
 Examples:
   probe-agent --local process_list
   probe-agent --local process_list --params '{\"sort\":\"rss\",\"limit\":5}'
   probe-agent --local process_inspect --params '{\"pid\":1}' --json
+  probe-agent sweep --dry-run
 ";
 
 /// Reads the command line.
@@ -94,6 +120,7 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command, Error
             Arg::Long("json") => json = true,
             Arg::Long("snapshot") => snapshot = Some(PathBuf::from(parser.value()?)),
             Arg::Value(word) if word == "serve" => return parse_serve(&mut parser),
+            Arg::Value(word) if word == "sweep" => return parse_sweep(&mut parser),
             Arg::Short(_) | Arg::Long(_) | Arg::Value(_) => {
                 return Err(Error::Argument(argument.unexpected()));
             }
@@ -120,6 +147,25 @@ fn parse_serve(parser: &mut lexopt::Parser) -> Result<Command, Error> {
     Ok(Command::Serve(Start { token, folder, snapshot }))
 }
 
+fn parse_sweep(parser: &mut lexopt::Parser) -> Result<Command, Error> {
+    let mut start = SweepStart::default();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Long("dry-run") => start.order.dry_run = true,
+            Arg::Long("live") => start.order.live = true,
+            Arg::Long("json") => start.json = true,
+            Arg::Value(value) if start.token.is_none() => {
+                start.token = Some(Token::parse(&value.string()?).map_err(Error::Token)?);
+            }
+            Arg::Value(value) if start.folder.is_none() => start.folder = Some(value.into()),
+            other @ (Arg::Short(_) | Arg::Long(_) | Arg::Value(_)) => {
+                return Err(Error::Argument(other.unexpected()));
+            }
+        }
+    }
+    Ok(Command::Sweep(start))
+}
+
 /// What is wrong with the command line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -127,7 +173,7 @@ pub enum Error {
     #[error("{0}; probe-agent --help lists what there is")]
     Argument(#[from] lexopt::Error),
     /// The token of a session.
-    #[error("serve: {0}")]
+    #[error("{0}")]
     Token(protocol::handshake::HandshakeError),
     /// Nothing was asked.
     #[error("nothing to do: name a tool with --local, or see probe-agent --help")]
@@ -211,12 +257,33 @@ mod tests {
     }
 
     #[test]
+    fn a_sweep_is_by_hand_or_for_a_session() {
+        let token = "a".repeat(32);
+        let dry = Order { dry_run: true, live: false };
+        let cases: [(&[&str], Option<&str>, Option<&str>, Order); 4] = [
+            (&[], None, None, Order::default()),
+            (&["--dry-run"], None, None, dry),
+            (&[&token, "--dry-run", "/tmp/x"], Some(&token), Some("/tmp/x"), dry),
+            (&["--live", &token], Some(&token), None, Order { dry_run: false, live: true }),
+        ];
+        for (arguments, token, folder, order) in cases {
+            let arguments = [&["sweep"], arguments].concat();
+            let Ok(Command::Sweep(start)) = parsed(&arguments) else { panic!("{arguments:?}") };
+            assert_eq!(start.token.as_ref().map(Token::as_str), token, "{arguments:?}");
+            assert_eq!(start.folder, folder.map(PathBuf::from), "{arguments:?}");
+            assert_eq!(start.order, order, "{arguments:?}");
+        }
+    }
+
+    #[test]
     fn what_is_not_understood_is_named() {
-        let cases: [(&[&str], &str); 5] = [
+        let cases: [(&[&str], &str); 7] = [
             (&[], "nothing to do"),
             (&["--loca", "x"], "--loca"),
             (&["--local"], "--local"),
             (&["serve", "short"], "32 hexadecimal digits"),
+            (&["sweep", "short"], "32 hexadecimal digits"),
+            (&["sweep", "--local"], "--local"),
             (&["serve", &"a".repeat(32), "/tmp/x", "more"], "more"),
         ];
         for (arguments, want) in cases {

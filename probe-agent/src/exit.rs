@@ -36,9 +36,12 @@ pub const NO_OUTPUT: i32 = 75;
 /// What came was not a frame of this build.
 pub const BAD_FRAME: i32 = 76;
 
+/// A sweep found something that is there still.
+pub const SOMETHING_LEFT: i32 = 78;
+
 /// Every code with its meaning, for the documentation.
 #[cfg(test)]
-pub const ALL: [(i32, &str); 11] = [
+pub const ALL: [(i32, &str); 12] = [
     (STOPPED, "done as asked"),
     (NO_ANSWER, "the tool gave an error instead of an answer"),
     (USAGE, "the command line was not understood"),
@@ -49,6 +52,7 @@ pub const ALL: [(i32, &str); 11] = [
     (SILENCE, "nothing came from the controller for too long"),
     (NO_OUTPUT, "what a tool run by hand found could not be written to stdout"),
     (BAD_FRAME, "what came was not a frame of this build"),
+    (SOMETHING_LEFT, "a sweep found something that is there still, or would be removed"),
     (
         protocol::message::DESCENDANTS_LEFT,
         "it ended, but not all that it had started: not permitted, or in an uninterruptible sleep",

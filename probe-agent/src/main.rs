@@ -1,19 +1,22 @@
 //! `probe-agent`: measures one Linux machine.
 //!
 //! `serve` is what the controller starts: frames in on stdin, frames out on stdout. `--local` is for
-//! a person on the machine.
+//! a person on the machine, and `sweep` for either.
 
 use probe_agent::{
     command_line::{self, Command, HELP, VERSION},
-    exit, local, os, serve,
+    exit, local, os, serve, sweep,
 };
+use protocol::handshake::Token;
 
 fn main() {
     os::open_files::raise_limit();
     let code = match command_line::parse(std::env::args_os()) {
         Ok(Command::Serve(start)) => serve(&start),
+        Ok(Command::Sweep(start)) => sweep::run(&start),
         Ok(Command::Local(question)) => {
             if question.starts_programs() {
+                os::observer::mark(new_token());
                 os::spawner::start();
             }
             os::sandbox::enter(os::sandbox::Reads::of(question.snapshot.is_some()));
@@ -26,7 +29,15 @@ fn main() {
     std::process::exit(code);
 }
 
+/// A session's name for what is started by hand.
+fn new_token() -> Option<Token> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).ok()?;
+    Some(Token::new(random))
+}
+
 fn serve(start: &serve::Start) -> i32 {
+    os::observer::mark(Some(start.token.clone()));
     start.remove_folder();
     os::harden::harden();
     match os::supervisor::supervise(|| start.is_folder_gone()) {

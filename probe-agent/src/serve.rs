@@ -78,7 +78,9 @@ pub fn serve(start: &Start, worker: Worker) -> i32 {
     };
     let mark = AgentMark { token: start.token.clone(), wire_id: WIRE_ID.to_owned(), sha256 };
     let outbox = Arc::new(Outbox::default());
-    if write_all(&mark.to_bytes()).is_err() || !outbox.send(&hello(&root, start, worker)) {
+    if write_all(&mark.to_bytes()).is_err()
+        || !outbox.send(&hello(Some(&root), start, worker.supervisor_pid))
+    {
         return exit::CHANNEL_CLOSED;
     }
     let heard = Arc::new(Heard::new());
@@ -207,17 +209,30 @@ impl Outbox {
     }
 }
 
-fn own_sha256() -> std::io::Result<Sha256> {
-    let file = std::fs::read(Path::new("/proc/self/exe"))?;
-    Ok(Sha256(sha2::Sha256::digest(&file).into()))
+/// The digest of the file that runs.
+///
+/// # Errors
+///
+/// When it cannot be read, as without `/proc`.
+pub fn own_sha256() -> std::io::Result<Sha256> {
+    Ok(digest(&std::fs::read(Path::new("/proc/self/exe"))?))
 }
 
-fn hello(root: &Root, start: &Start, worker: Worker) -> FromAgent {
+/// The digest of a file.
+pub fn digest(file: &[u8]) -> Sha256 {
+    Sha256(sha2::Sha256::digest(file).into())
+}
+
+/// Who is there. Without a root nothing is known of the machine.
+pub fn hello(root: Option<&Root>, start: &Start, supervisor_pid: u32) -> FromAgent {
     // A snapshot is named as it was at its end.
-    let root = root.for_call();
-    root.pass(true);
+    let root = root.map(Root::for_call);
+    if let Some(root) = &root {
+        root.pass(true);
+    }
     let mut buffer = Vec::new();
     let mut line = |path| {
+        let Some(root) = &root else { return HostText::default() };
         let read = root.read_proc(path, &mut buffer);
         if read.is_ok() { crate::proc::host_text(&buffer) } else { HostText::default() }
     };
@@ -226,7 +241,7 @@ fn hello(root: &Root, start: &Start, worker: Worker) -> FromAgent {
         kernel_release: line("sys/kernel/osrelease"),
         uid: rustix::process::geteuid().as_raw(),
         worker_pid: std::process::id(),
-        supervisor_pid: worker.supervisor_pid,
+        supervisor_pid,
         is_unlinked: start.is_folder_gone(),
     })
 }

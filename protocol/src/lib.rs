@@ -16,6 +16,7 @@ pub mod message;
 pub mod observed;
 pub mod parameter;
 pub mod redact;
+pub mod sweep;
 pub mod units;
 pub mod view;
 

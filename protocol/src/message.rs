@@ -11,6 +11,7 @@ use crate::{
     host_text::HostText,
     instruments::{Item, Report, Request},
     loss::{Lost, Overhead, Truncation},
+    sweep::Swept,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -76,6 +77,8 @@ pub enum FromAgent {
     },
     /// The session is over; the last message.
     Receipt(Receipt),
+    /// What a sweep found and did; its only message after the first.
+    Swept(Swept),
 }
 
 /// Who the agent is and where it runs.

@@ -29,6 +29,7 @@ use protocol::{
         Streamed, Terms, ToAgent,
     },
     observed::{Feature, Lock, Nature, Observed, OutOfSight, Permission, Reason, Switch},
+    sweep::Swept,
     units::Percent,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -88,6 +89,7 @@ fn from_agent() -> Vec<(String, FromAgent)> {
         ("hello".to_owned(), FromAgent::Hello(hello)),
         ("heartbeat".to_owned(), FromAgent::Heartbeat { sequence: 3 }),
         ("receipt".to_owned(), FromAgent::Receipt(receipt)),
+        ("swept".to_owned(), FromAgent::Swept(Swept::example())),
     ];
     for (name, step) in
         [("measuring", Step::Measuring), ("counting", Step::Counting), ("sending", Step::Sending)]

@@ -9,7 +9,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 /// Writes a line for each argument, and the variable, beside itself; then runs the words behind `-e`.
 const RUNS: &str = r#"#!/bin/sh
-printf '%s\n' "utf8=$WSL_UTF8" "$@" > "${0%/*}/arguments"
+printf '%s\n' "utf8=$WSL_UTF8" "$@" >> "${0%/*}/arguments"
 while [ "$1" != -e ]; do shift; done
 shift
 exec "$@"
@@ -44,12 +44,17 @@ fn the_script_is_started_without_the_login_shell() {
         let lines: Vec<&str> = arguments.lines().collect();
         let start = ["utf8=1", "-d", "Ubuntu-24.04"];
         let want = [&start[..], user, &["-e", "/bin/sh", "-c"]].concat();
-        // The script is one line, and one argument.
-        let (script, before) = lines.split_last().unwrap();
-        assert_eq!(before, want, "{arguments}");
-        assert!(script.starts_with("umask 077; ") && script.contains(" serve "), "{script}");
+        // Each script is one line, and one argument: the session's, and that of the look after it.
+        let started: Vec<&[&str]> = lines.chunks(want.len() + 1).collect();
+        assert_eq!(started.len(), 2, "{arguments}");
+        for (started, words) in started.iter().zip(["umask 077; ", "token="]) {
+            let (script, before) = started.split_last().unwrap();
+            assert_eq!(before, want, "{arguments}");
+            assert!(script.starts_with(words), "{script}");
+        }
         let audit = fs::read_to_string(sysmcp.audit_log()).unwrap();
         assert!(audit.contains("0 processes left, 0 files left"), "{audit}");
+        assert!(audit.contains("looked at again from outside: nothing of it is there"), "{audit}");
     }
 }
 

@@ -91,6 +91,17 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// A target was swept.
+    Swept {
+        /// By which call.
+        call: u64,
+        /// Where.
+        target: String,
+        /// Processes and folders of dead sessions that are there still.
+        left: u32,
+        /// What was found and done, the sum of it last.
+        found: Vec<String>,
+    },
     /// An agent was stopped.
     Stopped {
         /// Where.

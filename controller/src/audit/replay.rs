@@ -78,6 +78,20 @@ fn warn(script: &mut Script, log: &[u8]) {
 
 fn step(script: &mut Script, line: &Line) {
     let comment = match &line.event {
+        Event::Intent { target, tool, parameters, .. } if tool == SWEEP => {
+            script.gap();
+            script.comment(&line.time);
+            let flag = |name: &str, flag| {
+                parameters.get(name).and_then(Value::as_bool).unwrap_or(false).then_some(flag)
+            };
+            let flags = [flag("dry_run", "--dry-run"), flag("live", "--live")];
+            let words: Vec<&str> = ["sysmcp", "--target", target, SWEEP]
+                .into_iter()
+                .chain(flags.into_iter().flatten())
+                .collect();
+            script.command(&words);
+            return;
+        }
         Event::Intent { target, tool, parameters, .. } => {
             script.gap();
             script.comment(&line.time);
@@ -98,10 +112,14 @@ fn step(script: &mut Script, line: &Line) {
             format!("answered in {duration_ms} ms with {answer_bytes} bytes")
         }
         Event::Refused { tool, reason, .. } => format!("refused: {tool}: {reason}"),
+        Event::Swept { target, found, .. } => format!("swept {target}: {}", found.join("; ")),
         Event::Stopped { receipt, .. } => receipt.clone(),
     };
     script.comment(&comment);
 }
+
+/// The command that is no tool.
+const SWEEP: &str = "sweep";
 
 /// What one would type on the host instead.
 fn by_hand(target: &str, tool: &str, parameters: &Value) -> Vec<String> {
@@ -155,6 +173,7 @@ mod tests {
             intent("ssh:me@web:2222", r#"{"sort":"rss"}"#),
             outcome.to_owned(),
             intent("local", hostile),
+            intent("local", r#"{"dry_run":true,"live":false}"#).replace("process_list", "sweep"),
             "not a line".to_owned(),
         ];
         let script = script(log.join("\n").as_bytes());
@@ -168,7 +187,11 @@ mod tests {
         };
         assert_eq!(
             commands,
-            [call("ssh:me@web:2222", r#"{"sort":"rss"}"#), call("local", hostile)],
+            [
+                call("ssh:me@web:2222", r#"{"sort":"rss"}"#).to_vec(),
+                call("local", hostile).to_vec(),
+                vec!["sysmcp", "--target", "local", "sweep", "--dry-run"],
+            ],
             "{script}"
         );
         let by_hand = script.lines().find_map(|line| line.strip_prefix("# by hand: ")).unwrap();
@@ -176,7 +199,7 @@ mod tests {
         assert_eq!(words[..4], ["ssh", "-p", "2222", "me@web"]);
         assert!(words[4].starts_with("ps -eo "), "{by_hand}");
         assert!(script.contains("# no answer: gone\\nrm -rf /\n"), "{script}");
-        assert!(script.contains("# line 4 of the log was not understood"));
+        assert!(script.contains("# line 5 of the log was not understood"));
     }
 
     #[test]
@@ -192,7 +215,8 @@ mod tests {
     fn nothing_in_a_log_that_was_altered_leaves_its_comment_or_reaches_the_terminal() {
         let bad = "x\nid\r\u{1b}[2J\u{202e}\u{0}";
         let common = [("time", bad), ("session", bad)];
-        let events: [&[(&str, &str)]; 7] = [
+        let events: [&[(&str, &str)]; 8] = [
+            &[("event", "swept"), ("target", bad)],
             &[("event", "connecting"), ("target", bad)],
             &[("event", "not_connected"), ("target", bad), ("reason", bad)],
             &[("event", "refused"), ("tool", bad), ("reason", bad), ("parameters", bad)],
@@ -209,7 +233,7 @@ mod tests {
                 .collect();
             let more = serde_json::json!({
                 "call": 1, "answered": false, "duration_ms": 1, "answer_bytes": 1, "clean": true,
-                "parameters": {}, "parameters_digest": bad,
+                "parameters": {}, "parameters_digest": bad, "left": 1, "found": [bad],
             });
             for (name, value) in more.as_object().unwrap() {
                 line.entry(name.clone()).or_insert(value.clone());

@@ -76,6 +76,14 @@ pub enum GateError {
     /// The agent gave no answer.
     #[error("{0}")]
     Call(CallError),
+    /// What is to be swept is no machine.
+    #[error(
+        "{target} is no machine: nothing of a session is left in files; sweep the machine itself"
+    )]
+    NoMachine {
+        /// The target.
+        target: String,
+    },
     /// A defect of sysmcp, or of the agent.
     #[error("a defect: {0}")]
     Defect(String),
@@ -102,6 +110,7 @@ impl GateError {
             | Self::Arguments { .. }
             | Self::Target { .. }
             | Self::Push(_)
+            | Self::NoMachine { .. }
             | Self::Defect(_) => None,
         }
     }
@@ -137,6 +146,7 @@ impl GateError {
             Self::Elsewhere { .. } | Self::Busy { .. } => exit::NO_ANSWER,
             Self::Audit(_) | Self::Unwritten { .. } => exit::NO_AUDIT,
             Self::Push(error) => error.exit_code(),
+            Self::NoMachine { .. } => exit::BAD_TARGET,
             Self::Call(CallError::Agent(AgentError::IsThread { .. })) => exit::USAGE,
             Self::Call(CallError::Agent(_)) => exit::NO_ANSWER,
             Self::Call(CallError::Lost(_) | CallError::Overdue { .. }) => exit::LOST,

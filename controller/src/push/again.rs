@@ -1,7 +1,7 @@
 //! A login that is tried again: where the host closed the connection before it said what it is, as one
 //! does that is asked by too many at once. Nobody was let in by then, so nothing is done twice.
 
-use super::{PushError, Pushed, Settings, once};
+use super::{PushError, Pushed, Settings, once, script::Task};
 use crate::{
     reporter::{Reporter, Stage},
     target::Target,
@@ -21,13 +21,14 @@ const LONGEST: Duration = Duration::from_secs(4);
 /// As for [`once`], again where that may help and there is time for it.
 pub(super) async fn push(
     target: &Target,
+    task: Task,
     settings: &Settings,
     reporter: &dyn Reporter,
 ) -> Result<Pushed, PushError> {
     let until = Instant::now() + settings.patience;
     let mut retry = 0;
     loop {
-        let pushed = once(target, settings, until, reporter).await;
+        let pushed = once(target, task, settings, until, reporter).await;
         let Err(PushError::Ssh(Failure::ClosedEarly { host, said, .. })) = pushed else {
             return pushed;
         };

@@ -1,11 +1,13 @@
 # Runs on the target, in any POSIX shell, as one line: the comments and the line ends go, so every
 # line ends as it would have to in the middle of another. It travels between single quotes through
 # login shells of all kinds, so it holds no single quote, no exclamation mark and no doubled
-# backslash. TOKEN, ROOM, PATIENCE and HEADER are filled in; all are digits. So is ASKED: nothing, or
-# for a snapshot the folder to answer from.
+# backslash. TOKEN, ROOM, PATIENCE and HEADER are filled in; all are digits. So are ROLE and ASKED,
+# which are words of ours: what the agent is started for, and how, such as from which folder to answer.
 
 umask 077; set -f;
 token=TOKEN; room=ROOM;
+# By this a sweep finds what a session started, whatever became of the session.
+export SYSMCP_SESSION=$token;
 # In two parts, so that an echo of this text is no mark.
 mark=sysmcp-; mark=${mark}$token;
 folder=; refused=; places=;
@@ -68,4 +70,4 @@ case $check in
 esac;
 case $found in $sum*) ;; *) say ALTERED; exit 94;; esac;
 trap - EXIT;
-exec "$file" serve $token ASKED $folder;
+exec "$file" ROLE $token ASKED $folder;

@@ -4,18 +4,43 @@ use crate::{exit, transport::local::SNAPSHOT_VARIABLE};
 use protocol::{
     handshake::{Sha256, Token},
     host_text::HostText,
+    sweep::Order,
 };
 use std::time::Duration;
 
 const SOURCE: &str = include_str!("bootstrap.sh");
 
-/// What the agent is asked to answer from.
+/// What the agent is started for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The machine it runs on.
+pub enum Task {
+    /// A session about the machine it runs on.
     Machine,
-    /// The folder in [`SNAPSHOT_VARIABLE`].
+    /// A session about the folder in [`SNAPSHOT_VARIABLE`].
     Snapshot,
+    /// To find and remove what sessions left on the machine.
+    Sweep(Order),
+}
+
+/// What stands in the agent's command line around its token. Only this decides what it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// Before the token.
+    pub role: &'static str,
+    /// Behind it, each a word for a shell.
+    pub asked: String,
+}
+
+impl Task {
+    /// Its words in the agent's command line.
+    pub fn words(self) -> Words {
+        match self {
+            Self::Machine => Words { role: "serve", asked: String::new() },
+            Self::Snapshot => {
+                Words { role: "serve", asked: format!("--snapshot \"${SNAPSHOT_VARIABLE}\"") }
+            }
+            Self::Sweep(order) => Words { role: "sweep", asked: order.words() },
+        }
+    }
 }
 
 /// What nobody can guess.
@@ -30,7 +55,8 @@ pub fn new_token() -> std::io::Result<Token> {
 }
 
 /// The script as one line, for one session. It waits no longer than `patience` for what is sent.
-pub fn for_session(token: &Token, room_bytes: usize, patience: Duration, source: Source) -> String {
+pub fn for_session(token: &Token, room_bytes: usize, patience: Duration, task: Task) -> String {
+    let Words { role, asked } = task.words();
     let lines = SOURCE.lines().map(str::trim).filter(|line| !line.is_empty());
     let code: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
     code.join(" ")
@@ -38,19 +64,13 @@ pub fn for_session(token: &Token, room_bytes: usize, patience: Duration, source:
         .replace("ROOM", &room_bytes.to_string())
         .replace("PATIENCE", &patience.as_secs().to_string())
         .replace("HEADER", &HEADER_BYTES.to_string())
-        .replace("ASKED", &asked(source))
+        .replace("ROLE", role)
+        .replace("ASKED", &asked)
 }
 
 /// The command that has a login shell of any kind run the script: it is only asked to become /bin/sh.
 pub fn for_login_shell(script: &str) -> String {
     format!("exec /bin/sh -c '{script}'")
-}
-
-fn asked(source: Source) -> String {
-    match source {
-        Source::Machine => String::new(),
-        Source::Snapshot => format!("--snapshot \"${SNAPSHOT_VARIABLE}\""),
-    }
 }
 
 /// What the script's lines begin with.
@@ -196,9 +216,10 @@ impl Obstacle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::sweep;
 
     fn script() -> String {
-        for_session(&Token::new([0xab; 16]), 1_200_000, Duration::from_secs(60), Source::Machine)
+        for_session(&Token::new([0xab; 16]), 1_200_000, Duration::from_secs(60), Task::Machine)
     }
 
     #[test]
@@ -207,7 +228,7 @@ mod tests {
         for forbidden in ["'", "\n", "!", "\\\\"] {
             assert!(!script().contains(forbidden), "{forbidden:?}");
         }
-        for placeholder in ["TOKEN", "ROOM", "PATIENCE", "HEADER", "ASKED"] {
+        for placeholder in ["TOKEN", "ROOM", "PATIENCE", "HEADER", "ROLE", "ASKED"] {
             assert!(!script().contains(placeholder), "{placeholder}");
         }
     }
@@ -222,9 +243,35 @@ mod tests {
     #[test]
     fn a_snapshot_is_named_only_to_the_agent_of_a_snapshot() {
         let token = Token::new([0xab; 16]);
-        let asked = for_session(&token, 1, Duration::from_secs(60), Source::Snapshot);
+        let asked = for_session(&token, 1, Duration::from_secs(60), Task::Snapshot);
         assert!(asked.contains("--snapshot \"$SYSMCP_SNAPSHOT_FOLDER\""), "{asked}");
         assert!(!script().contains("SNAPSHOT"), "a variable of a target's login decides nothing");
+    }
+
+    #[test]
+    fn a_sweep_is_asked_for_by_the_agents_command_line() {
+        let token = Token::new([0xab; 16]);
+        let order = Order { dry_run: true, live: false };
+        let script = for_session(&token, 1, Duration::from_secs(60), Task::Sweep(order));
+        assert!(script.ends_with("exec \"$file\" sweep $token --dry-run $folder;"), "{script}");
+        assert!(self::script().ends_with("exec \"$file\" serve $token  $folder;"));
+    }
+
+    #[test]
+    fn a_sweep_finds_the_script_and_what_it_starts_and_its_folder() {
+        let script = script();
+        let token = Token::new([0xab; 16]);
+        let (before, behind) = sweep::SCRIPT;
+        assert!(script.starts_with(&format!("{before}{}{behind}", token.as_str())), "{script}");
+        assert!(script.contains(&format!("export {}=$token;", sweep::MARK)), "{script}");
+        assert!(script.contains(&format!("{}60\"", sweep::SCRIPT_PATIENCE)), "{script}");
+        assert!(script.contains(&format!("folder=$place/{}$token;", sweep::FOLDER)), "{script}");
+        let (_, places) = script.split_once("for place in ").unwrap();
+        let (places, _) = places.split_once("; do").unwrap();
+        for place in places.split(' ') {
+            let is_variable = ["\"$XDG_RUNTIME_DIR\"", "\"$HOME\""].contains(&place);
+            assert!(is_variable || sweep::PLACES.contains(&place), "{place} is not swept");
+        }
     }
 
     #[test]

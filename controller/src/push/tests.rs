@@ -1,7 +1,7 @@
 //! Peers that are not what they should be, at the other end of a channel without a process.
 
 use super::*;
-use crate::reporter::Silent;
+use crate::{exit, reporter::Silent};
 use protocol::message::Receipt;
 use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex, split};
 

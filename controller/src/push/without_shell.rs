@@ -3,8 +3,8 @@
 //! Nobody checks it there before it runs, so what it says of itself is all the more looked at.
 
 use super::{
-    Attempt, Interruption, PushError, Pushed, Settings, transfer_patience, unpacked,
-    wait_for_start, within,
+    Attempt, Interruption, PushError, Pushed, Settings, look::Look, script::Task,
+    transfer_patience, unpacked, wait_for_start, within,
 };
 use crate::{
     reporter::{Reporter, Sending, Stage},
@@ -24,6 +24,7 @@ use tokio::{io::AsyncWriteExt as _, time::Instant};
 pub(super) async fn push(
     target: &Target,
     container: &Container,
+    task: Task,
     settings: &Settings,
     mut timings: Timings,
     reporter: &dyn Reporter,
@@ -31,7 +32,9 @@ pub(super) async fn push(
     let token = super::new_token()?;
     let machine = container::machine(container).await?;
     let agent = settings.agents.for_machine(&machine).map_err(PushError::NoAgent)?;
-    let start = Start { container, token: &token, as_root: settings.login.as_root };
+    let words = task.words();
+    let as_root = settings.login.as_root;
+    let start = Start { container, token: &token, words: &words, as_root };
     let archive = container::archive(&start.folder(), &unpacked(&agent)?);
     timings.mark(Step::Ready);
     reporter.stage(&Stage::Sending(Sending::begins(archive.len())));
@@ -63,8 +66,10 @@ pub(super) async fn push(
                 let start = Start { token: &attempt.token, ..start };
                 hello.is_unlinked = container::remove(start).await;
             }
+            let look = Look::new(target, &settings.login, &attempt.token, &hello).without_shell();
             let Attempt { channel, timings, .. } = attempt;
-            Ok(Pushed { channel, buffer, hello, sha256: agent.sha256, timings })
+            let sha256 = agent.sha256;
+            Ok(Pushed { channel, buffer, hello, sha256, timings, look: Some(look) })
         }
         Err(Interruption::Error(error)) => Err(*error),
         Err(Interruption::Ended { noise }) => Err(attempt.explain_end(&noise).await),

@@ -1,6 +1,7 @@
 //! What is known of the target after a session.
 
 use crate::{
+    push::look::{EXIT_OF_SSH, Looked, WhyNot},
     target::Target,
     transport::{Ended, Timings, Traffic},
     words,
@@ -22,6 +23,8 @@ pub struct Stopped {
     pub receipt: Option<Receipt>,
     /// How the process ended that carried the channel.
     pub ended: Option<Ended>,
+    /// What was seen of the target after that, from outside.
+    pub looked: Looked,
     /// Whether nobody waited for the end.
     pub is_cut_short: bool,
     /// What it took to get there, and to talk.
@@ -37,9 +40,6 @@ pub struct Cost {
     pub traffic: Arc<Traffic>,
 }
 
-/// ssh's own exit code, which says nothing about the agent.
-const EXIT_OF_SSH: i32 = 255;
-
 /// Exit codes of an engine's program that need not be the agent's: it failed itself, it could start no
 /// program, or what it started was killed, which may have been the supervisor alone.
 const EXITS_OF_ENGINES: [i32; 5] = [1, 125, 126, 127, 137];
@@ -48,18 +48,21 @@ impl Stopped {
     /// For a session that ends without anybody waiting for it.
     pub fn cut_short(target: &Target, hello: &Hello) -> Self {
         let (target, hello) = (target.clone(), hello.clone());
-        Self { target, hello, receipt: None, ended: None, is_cut_short: true, cost: None }
+        let looked = Looked::Not(WhyNot::CutShort);
+        Self { target, hello, receipt: None, ended: None, looked, is_cut_short: true, cost: None }
     }
 
     /// Whether it is certain that nothing is left on the target.
     ///
-    /// With a receipt: that it says so. Without one, the supervisor's exit code says so: it ends
-    /// after its last descendant, or with a code of its own, and its code arrives only once it has
-    /// ended.
+    /// Not where something was seen from outside. With a receipt: that it says so. Without one, the
+    /// supervisor's exit code says so: it ends after its last descendant, or with a code of its own,
+    /// and its code arrives only once it has ended. That nothing was seen from outside does not
+    /// replace either: a login may see too little.
     pub fn is_clean(&self) -> bool {
-        match &self.receipt {
-            Some(receipt) => receipt.is_clean(),
-            None => {
+        match (&self.looked, &self.receipt) {
+            (Looked::Found(_), _) => false,
+            (_, Some(receipt)) => receipt.is_clean(),
+            (_, None) => {
                 let is_engines = |code| {
                     matches!(self.target, Target::Container(_)) && EXITS_OF_ENGINES.contains(&code)
                 };
@@ -76,6 +79,17 @@ impl Stopped {
 
     /// What can be said about the target.
     pub fn sentence(&self) -> String {
+        let sentence = format!("{}; {}", self.said_by_agent(), self.looked);
+        match &self.looked {
+            Looked::Found(_) => format!("{sentence}; `{}` ends it", self.sweep()),
+            Looked::Clean(_) | Looked::Not(WhyNot::CutShort | WhyNot::Lost) => sentence,
+            Looked::Not(WhyNot::Login | WhyNot::Late | WhyNot::NoAnswer(_)) => {
+                format!("{sentence}; `{} --dry-run` does it", self.sweep())
+            }
+        }
+    }
+
+    fn said_by_agent(&self) -> String {
         if let Some(receipt) = &self.receipt {
             return crate::reporter::receipt_line(&self.target, receipt);
         }
@@ -88,13 +102,14 @@ impl Stopped {
             ),
             Some(DESCENDANTS_LEFT) => format!(
                 "no receipt: {}: the agent ended, but not all that it had started: a process in an \
-                 uninterruptible sleep ends when it wakes up",
-                self.target
+                 uninterruptible sleep ends when it wakes up. `{}` shows what is left",
+                self.target,
+                self.sweep()
             ),
             Some(_) | None => format!(
                 "no receipt: {}: {}. The agent (pids {supervisor_pid} and {worker_pid}) ends \
                  itself when its channel closes, or when it hears nothing for its silence limit; \
-                 {}. Whether it has ended, `ps -C sysmcp-super` there shows",
+                 {}. `{}` shows whether it has, and ends what is left",
                 self.target,
                 if self.is_cut_short {
                     "its end was not waited for"
@@ -106,7 +121,19 @@ impl Stopped {
                 } else {
                     "its folder, .sysmcp-*, could not be removed"
                 },
+                self.sweep(),
             ),
+        }
+    }
+
+    /// The command that finds and ends what is left.
+    fn sweep(&self) -> String {
+        match &self.target {
+            // Its agent ran on this machine.
+            Target::Snapshot(_) => "sysmcp --target local sweep".to_owned(),
+            target @ (Target::Local | Target::Ssh(_) | Target::Container(_) | Target::Wsl(_)) => {
+                format!("sysmcp --target {target} sweep")
+            }
         }
     }
 

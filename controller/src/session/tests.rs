@@ -33,6 +33,7 @@ fn session() -> (Session, Agent) {
             is_unlinked: true,
         },
         sha256: Sha256([7; 32]),
+        look: None,
     };
     let agent = Agent { channel: theirs, buffer: FrameBuffer::default() };
     (Session::begin(&Target::Local, pushed, LIMIT), agent)

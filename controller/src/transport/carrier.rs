@@ -1,6 +1,7 @@
 //! What carries a channel: a process of ours, or a connection of ours.
 
 use super::{Failure, Traffic, native::Connection, process::Process};
+use crate::push::look::{Look, Looked, WhyNot};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -34,6 +35,23 @@ impl Carrier {
         match self {
             Self::Process(process) => process.end(patience).await,
             Self::Connection(connection) => connection.end(patience).await,
+        }
+    }
+
+    /// The same, and then looks at the target again: over the same connection where it is ours, and
+    /// otherwise over another process.
+    pub async fn end_and_look(self, patience: Duration, look: &Look) -> (Ended, Looked) {
+        match self {
+            Self::Process(process) => {
+                let ended = process.end(patience).await;
+                let looked = if look.is_lost(ended.code) {
+                    Looked::Not(WhyNot::Lost)
+                } else {
+                    look.anew().await
+                };
+                (ended, looked)
+            }
+            Self::Connection(connection) => connection.end_and_look(patience, look).await,
         }
     }
 

@@ -10,7 +10,7 @@ mod without_shell;
 
 pub use archive::archive;
 pub use explanation::{Problem, explain};
-pub use without_shell::{Start, machine, remove, start};
+pub use without_shell::{Start, machine, remove, seen, start};
 
 use super::{Channel, NotOpened, process};
 use crate::target::{Container, Engine};

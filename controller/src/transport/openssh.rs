@@ -75,6 +75,28 @@ pub fn open(target: &SshTarget, script: &str, login: &Login) -> std::io::Result<
     process::start(command)
 }
 
+/// Starts a script over a connection that the user keeps open; none where there is none. It logs in
+/// nowhere: should that connection end now, there is no way that it may log in by.
+///
+/// # Errors
+///
+/// When no process can be started.
+pub(super) async fn open_shared(
+    target: &SshTarget,
+    script: &str,
+    login: &Login,
+) -> std::io::Result<Option<Channel>> {
+    if !is_shared(target, login).await {
+        return Ok(None);
+    }
+    let mut command = process::shielded("ssh".as_ref(), Prompts::Forbidden);
+    // What the user's configuration says of the way counts, because the name of the socket may depend
+    // on it.
+    command.arg("-oPreferredAuthentications=none");
+    command.args(arguments(target, script, login));
+    process::start(command).map(Some)
+}
+
 /// Where a connection listens that the user keeps open and that can be shared; none where there is
 /// none.
 pub(super) async fn master(
@@ -82,13 +104,18 @@ pub(super) async fn master(
     meaning: &Meaning,
     login: &Login,
 ) -> Option<PathBuf> {
-    const PATIENCE: Duration = Duration::from_secs(5);
     let path = meaning.control_path.clone()?;
+    is_shared(target, login).await.then_some(path)
+}
+
+/// Whether the user keeps a connection open that can be shared.
+async fn is_shared(target: &SshTarget, login: &Login) -> bool {
+    const PATIENCE: Duration = Duration::from_secs(5);
     let mut check = Command::new("ssh");
     check.args(["-O", "check"]).args(place(target, login.ssh_config.as_deref()));
     check.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let checked = tokio::time::timeout(PATIENCE, check.status()).await;
-    checked.ok()?.ok()?.success().then_some(path)
+    checked.is_ok_and(|checked| checked.is_ok_and(|status| status.success()))
 }
 
 #[cfg(test)]

@@ -255,7 +255,7 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::push::script::{self, Source};
+    use crate::push::script::{self, Task};
     use protocol::handshake::Token;
     use std::{process::Command, time::Duration};
 
@@ -265,7 +265,7 @@ mod tests {
 
     fn start_up() -> String {
         let token = Token::new([0xab; 16]);
-        script::for_session(&token, 1_200_000, Duration::from_secs(60), Source::Machine)
+        script::for_session(&token, 1_200_000, Duration::from_secs(60), Task::Machine)
     }
 
     #[test]

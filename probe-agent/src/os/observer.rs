@@ -1,11 +1,12 @@
 //! The few foreign programs that the agent may start, each with fixed arguments.
 //!
-//! No shell, no text from a caller, nothing on stdin, an empty environment, a process group of its
-//! own that is killed at the deadline, and an end of its own when the agent's comes first. It is the
-//! spawner that starts them; this is the only file that can.
+//! No shell, no text from a caller, nothing on stdin, an environment of no more than the session's
+//! mark, a process group of its own that is killed at the deadline, and an end of its own when the
+//! agent's comes first. It is the spawner that starts them; this is the only file that can.
 
 #![expect(unsafe_code, reason = "what happens between fork and exec has no safe form")]
 
+use protocol::{handshake::Token, sweep::MARK};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -15,6 +16,7 @@ use std::{
     os::{fd::AsFd, unix::process::CommandExt as _},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -70,6 +72,25 @@ const PATH: &str = "/usr/bin:/usr/local/bin:/bin:/usr/sbin:/usr/local/sbin:/sbin
 /// Bytes of output that are kept.
 pub(super) const MOST_OUTPUT: usize = 2048;
 
+/// The session that the programs belong to.
+static SESSION: OnceLock<Token> = OnceLock::new();
+
+/// Says which session the programs belong to; none where there are no random bytes to name one.
+pub fn mark(session: Option<Token>) {
+    if let Some(session) = session {
+        let _ = SESSION.set(session);
+    }
+}
+
+/// Gives a program the environment that it may have: none of the login's, and the session's mark, by
+/// which a sweep finds what it may start itself.
+fn clear_environment(command: &mut Command) {
+    command.env_clear().env("PATH", PATH).env("LC_ALL", "C");
+    if let Some(session) = SESSION.get() {
+        command.env(MARK, session.as_str());
+    }
+}
+
 impl Observer {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Perf, Self::Strace, Self::Bpftrace];
@@ -109,14 +130,12 @@ impl Observer {
         let mut command = Command::new(path);
         command
             .args(self.arguments(errand))
-            .env_clear()
-            .env("PATH", PATH)
-            .env("LC_ALL", "C")
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
+        clear_environment(&mut command);
         // SAFETY: between fork and exec it makes one call to the kernel, which allocates nothing.
         unsafe {
             command.pre_exec(|| {
@@ -136,6 +155,7 @@ impl Observer {
 pub(super) fn plant(is_grandchild: bool) {
     let script = if is_grandchild { "setsid sleep 3600 & exit" } else { "exec setsid sleep 3600" };
     let mut shell = Command::new("/bin/sh");
+    clear_environment(&mut shell);
     shell.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Ok(mut child) = shell.spawn()
         && is_grandchild

@@ -3,13 +3,20 @@
 use super::{File, files};
 
 /// What starts programs, changes files or connects, and the only files that may hold it.
-const ONLY_IN: [(&[&str], &[&str]); 3] = [
+const ONLY_IN: [(&[&str], &[&str]); 5] = [
     (
         &["Command::new", "process::Command", "CommandExt", "execve", "execv(", "posix_spawn"],
         &["os/observer.rs"],
     ),
     // Before the first request, and only the folder that the agent itself was put in.
     (&["remove_file", "remove_dir"], &["serve.rs"]),
+    // A sweep, which only the command line asks for.
+    (&["unlinkat", "pidfd_send_signal"], &["sweep/folders.rs", "sweep/processes.rs"]),
+    // What is the agent's own; and a sweep, on kernels that signal by number only.
+    (
+        &["kill_process", "libc::kill"],
+        &["os/supervisor.rs", "os/observer.rs", "sweep/processes.rs"],
+    ),
     (
         &[
             "OpenOptions",

@@ -11,25 +11,27 @@
 use super::{Problem, program, started};
 use crate::{
     private,
+    push::script::Words,
     target::{Container, Engine},
     transport::{Channel, NotOpened, process},
 };
-use protocol::handshake::Token;
+use protocol::{handshake::Token, host_text::HostText, sweep::MARK};
 use std::{fs::File, io::Write as _, process::Stdio, time::Duration};
 use tokio::process::Command;
 
 /// Runs on this machine. Its words: the engine's program, the container, the archive, the token, the
-/// folder, the option of `cp`, if any, and the options of `exec`. Only where the agent is not root's is anything left for `forget`
-/// to remove: the folder is in the root, which is root's.
+/// folder, the option of `cp`, if any, what the agent is started for, how, and the options of `exec`.
+/// Only where the agent is not root's is anything left for `forget` to remove: the folder is in the
+/// root, which is root's.
 const SCRIPT: &str = r#"
-engine=$1; name=$2; archive=$3; token=$4; folder=$5; as_it_is=$6; shift 6
+engine=$1; name=$2; archive=$3; token=$4; folder=$5; as_it_is=$6; role=$7; asked=$8; shift 8
 forget() {
     "$engine" exec -i --user 0 "$name" "$folder/a" serve "$token" "$folder" </dev/null >/dev/null 2>&1
 }
 trap forget EXIT
 trap "exit 143" HUP INT TERM
 "$engine" cp $as_it_is - "$name:/" <"$archive" >/dev/null || exit
-"$engine" exec -i "$@" "$name" "$folder/a" serve "$token" "$folder"
+"$engine" exec -i "$@" "$name" "$folder/a" "$role" "$token" $asked "$folder"
 "#;
 
 /// How long an engine may take with a question.
@@ -42,6 +44,8 @@ pub struct Start<'a> {
     pub container: &'a Container,
     /// The session.
     pub token: &'a Token,
+    /// What stands in the agent's command line.
+    pub words: &'a Words,
     /// Whether as the container's root.
     pub as_root: bool,
 }
@@ -80,7 +84,7 @@ pub async fn machine(container: &Container) -> Result<String, NotOpened> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     if machine.is_empty() || machine.len() > 32 || !machine.bytes().all(is_name) {
         let Container { engine, name } = container.clone();
-        let said = protocol::host_text::HostText::capped(machine.as_bytes(), 100);
+        let said = HostText::capped(machine.as_bytes(), 100);
         return Err(Problem::Other { engine, name, said }.into());
     }
     Ok(machine)
@@ -92,7 +96,7 @@ pub async fn machine(container: &Container) -> Result<String, NotOpened> {
 ///
 /// When no process can be started. Why the engine starts nothing only the end of the channel tells.
 pub fn start(start: Start<'_>, archive: &[u8]) -> Result<Channel, NotOpened> {
-    let Start { container, token, as_root } = start;
+    let Start { container, token, words, as_root } = start;
     let file = nameless(archive, token)?;
     let archive = inherited(&file)?;
     let mut command = Command::new("/bin/sh");
@@ -104,6 +108,7 @@ pub fn start(start: Start<'_>, archive: &[u8]) -> Result<Channel, NotOpened> {
         // not the folder.
         Engine::Podman => "--archive=false",
     });
+    command.args([words.role, &words.asked, "-e", &format!("{MARK}={}", token.as_str())]);
     if as_root {
         command.args(["--user", "0"]);
     }
@@ -152,4 +157,40 @@ pub async fn remove(start: Start<'_>) -> bool {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let removed = tokio::time::timeout(PATIENCE, command.status()).await;
     removed.is_ok_and(|status| status.is_ok_and(|status| status.code() == Some(CHANNEL_CLOSED)))
+}
+
+/// What the engine shows of a session from the host: processes with its token in their arguments, and
+/// files that were added under its name.
+///
+/// # Errors
+///
+/// What was said where it shows nothing.
+pub async fn seen(container: &Container, token: &Token) -> Result<Vec<HostText>, HostText> {
+    let name = container.name.as_str();
+    // Docker has `ps` of its host print them; Podman prints them itself.
+    let processes: &[&str] = match container.engine {
+        Engine::Docker => &["top", name, "-eo", "pid,args"],
+        Engine::Podman => &["top", name, "hpid", "args"],
+    };
+    let mut found = Vec::new();
+    for words in [processes, &["diff", name]] {
+        let text = shown(container.engine, words).await?;
+        for line in text.lines().filter(|line| line.contains(token.as_str())) {
+            found.push(HostText::capped(line.trim().as_bytes(), 150));
+        }
+    }
+    Ok(found)
+}
+
+async fn shown(engine: Engine, words: &[&str]) -> Result<String, HostText> {
+    let mut command = program(engine);
+    command.args(words).stdin(Stdio::null()).kill_on_drop(true);
+    let failed = |said: &[u8]| HostText::capped(said.trim_ascii(), 150);
+    match command.output().await {
+        Ok(output) if output.status.success() => {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+        Ok(output) => Err(failed(&output.stderr)),
+        Err(error) => Err(failed(error.to_string().as_bytes())),
+    }
 }

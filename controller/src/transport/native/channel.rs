@@ -6,7 +6,10 @@ use super::{
     handler::{Checker, Told},
     stream::Severable,
 };
-use crate::transport::{Carrier, Channel, Ended, Failure, carrier::Said};
+use crate::{
+    push::look::{self, Look, Looked, WhyNot},
+    transport::{Carrier, Channel, Ended, Failure, carrier::Said},
+};
 use protocol::host_text::HostText;
 use russh::{ChannelMsg, ChannelReadHalf, Disconnect, client::Handle};
 use std::{
@@ -136,11 +139,32 @@ impl Connection {
 
     /// Waits for the command to end by itself, and says goodbye; cuts everything off when it takes
     /// longer than `patience`.
-    pub(in crate::transport) async fn end(mut self, patience: Duration) -> Ended {
+    pub(in crate::transport) async fn end(self, patience: Duration) -> Ended {
+        self.finish(patience, None).await.0
+    }
+
+    /// The same, and looks at the host once more before it says goodbye.
+    pub(in crate::transport) async fn end_and_look(
+        self,
+        patience: Duration,
+        look: &Look,
+    ) -> (Ended, Looked) {
+        self.finish(patience, Some(look)).await
+    }
+
+    async fn finish(mut self, patience: Duration, look: Option<&Look>) -> (Ended, Looked) {
         const GOODBYE: Duration = Duration::from_millis(500);
         /// As much of a reason as an error shows.
         const SHOWN_BYTES: usize = 300;
         let is_over = timeout(patience, &mut self.pump).await.is_ok();
+        let looked = match (look, &self.connected) {
+            (Some(look), Some(connected)) if is_over && lock(&self.outcome).is_closed => {
+                timeout(look::PATIENCE, look_again(&connected.handle, look))
+                    .await
+                    .unwrap_or(Looked::Not(WhyNot::Late))
+            }
+            _ => Looked::Not(WhyNot::Lost),
+        };
         let under = self.connected.as_ref().map(|connected| Arc::clone(&connected.traffic));
         let told = self.connected.as_ref().map(|connected| connected.told.clone());
         if let Some(connected) = self.connected.take() {
@@ -163,7 +187,8 @@ impl Connection {
             let said = HostText::capped(said.as_bytes(), SHOWN_BYTES);
             Failure::Unreachable { host: self.host.clone(), said }
         });
-        Ended { code: code.filter(|_| is_over), stderr: stderr.bytes(), under, lost }
+        let code = code.filter(|_| is_over);
+        (Ended { code, stderr: stderr.bytes(), under, lost }, looked)
     }
 }
 
@@ -173,6 +198,32 @@ impl Drop for Connection {
         if let Some(connected) = &self.connected {
             connected.sever.cancel();
         }
+    }
+}
+
+/// Looks at the host over a further channel. The first is closed by then, so a host that grants one
+/// at a time grants this one.
+async fn look_again(handle: &Handle<Checker>, look: &Look) -> Looked {
+    /// How often one is asked for: a host that has not yet done with the first refuses.
+    const TRIES: u32 = 6;
+    let mut pause = Duration::from_millis(10);
+    let mut opened = handle.channel_open_session().await;
+    for _ in 1..TRIES {
+        if !matches!(opened, Err(russh::Error::ChannelOpenFailure(_))) {
+            break;
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 3;
+        opened = handle.channel_open_session().await;
+    }
+    let script = crate::push::script::for_login_shell(&look.script());
+    let begun = match opened {
+        Ok(channel) => channel.exec(true, script).await.map(|()| channel),
+        Err(error) => Err(error),
+    };
+    match begun {
+        Ok(channel) => look.read(&mut channel.into_stream()).await,
+        Err(error) => look::no_answer(&error.to_string()),
     }
 }
 
