@@ -160,7 +160,7 @@ fn relative(path: &[u8]) -> Option<PathBuf> {
     }
     let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
     let is_below = ["proc", "sys", "etc"].iter().any(|top| path.starts_with(top));
-    // There these are separators, or lead to something else than a file.
+    // On Windows they would separate, or lead to something else than a file.
     let is_name = !cfg!(windows) || !path.to_str().is_some_and(|path| path.contains(['\\', ':']));
     (is_plain && is_name && is_below && path.as_os_str().len() <= LONGEST).then(|| path.to_owned())
 }

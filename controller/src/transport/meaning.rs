@@ -191,6 +191,9 @@ pub enum Outside {
         /// What is there.
         problem: String,
     },
+    /// There is no `ssh` to ask, and the files are not read without one.
+    #[error("there is no ssh on this machine to say what your SSH configuration comes to")]
+    NoSsh,
     /// `ssh -G` refused the configuration or the target.
     #[error("ssh does not understand its configuration: {said}")]
     Refused {
@@ -232,6 +235,9 @@ pub async fn of(target: &SshTarget, config: Option<&Path>) -> Result<Meaning, Ou
     let mut chain = Vec::new();
     loop {
         let Some(settings) = asked::settings(&place, config).await? else {
+            if !here::SHOWS_WHO_MAY_WRITE {
+                return Err(Outside::NoSsh);
+            }
             return read_without_ssh(target, config, &Sources::default(), &account);
         };
         match link(&mut chain, &settings, &place, &account)? {

@@ -65,6 +65,7 @@ impl fmt::Display for Taken {
 const USE_ANOTHER: &str = "Write ssh: or openssh: instead of russh:, and your own ssh is used";
 const MEND: &str = "Mend that; your own ssh would say the same";
 const INSTALL: &str = "Install an OpenSSH client, or leave that out of the configuration";
+const INSTALL_ONE: &str = "Install an OpenSSH client; Windows has one among its optional features";
 
 /// Starts a command on a host, over the SSH that fits.
 pub(super) async fn open(
@@ -142,6 +143,7 @@ fn refuse_or(way: Way, outside: Outside) -> Result<Reason, Failure> {
     let remedy = match (&outside, way) {
         // Without an ssh there is no other way.
         (Outside::Line { .. }, _) => INSTALL,
+        (Outside::NoSsh, _) => INSTALL_ONE,
         (Outside::Refused { .. }, Way::Native) => MEND,
         (_, Way::Native) => USE_ANOTHER,
         (_, Way::Fitting | Way::Users) => return Ok(Reason::Configured(outside)),

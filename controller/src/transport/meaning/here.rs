@@ -9,5 +9,6 @@ mod system;
 mod system;
 
 pub use system::{
-    STARTS_PROXY_COMMANDS, USUAL_AGENT, account, configuration_folder, machine, no_account, whole,
+    SHOWS_WHO_MAY_WRITE, STARTS_PROXY_COMMANDS, USUAL_AGENT, account, configuration_folder,
+    machine, no_account, whole,
 };

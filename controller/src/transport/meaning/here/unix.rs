@@ -8,6 +8,10 @@ use tokio::process::Command;
 /// The system's own list of users. Others are in directories that only a program asks.
 const LIST: &str = "/etc/passwd";
 
+/// Whether a file shows who may write to it. Where it does not, no configuration is read without an
+/// `ssh`, nor are known hosts: anybody might have put them there.
+pub const SHOWS_WHO_MAY_WRITE: bool = true;
+
 /// The ssh-agent where no variable and no setting names one: none.
 pub const USUAL_AGENT: Option<&str> = None;
 

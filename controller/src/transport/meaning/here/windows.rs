@@ -3,6 +3,10 @@
 use super::super::{Account, Outside};
 use std::path::{Path, PathBuf};
 
+/// Whether a file shows who may write to it. The folder of all users' data lets every user make a
+/// folder `ssh` as long as no OpenSSH has, and so be believed about hosts.
+pub const SHOWS_WHO_MAY_WRITE: bool = false;
+
 /// The ssh-agent where no variable and no setting names one (`ssh_get_authentication_socket` in
 /// authfd.c).
 pub const USUAL_AGENT: Option<&str> = Some(r"\\.\pipe\openssh-ssh-agent");
@@ -41,7 +45,7 @@ pub fn whole(path: String) -> Option<String> {
 
 /// Where OpenSSH's own configuration is.
 pub fn configuration_folder() -> PathBuf {
-    Path::new(&variable("ProgramData").unwrap_or_default()).join("ssh")
+    Path::new(variable("ProgramData").as_deref().unwrap_or(r"C:\ProgramData")).join("ssh")
 }
 
 /// Whether there is a shell that starts a `ProxyCommand` as `ssh` would.
