@@ -260,7 +260,9 @@ mod tests {
     fn a_sweep_is_by_hand_or_for_a_session() {
         let token = "a".repeat(32);
         let dry = Order { dry_run: true, live: false };
-        let cases: [(&[&str], Option<&str>, Option<&str>, Order); 4] = [
+        /// Arguments, token, folder, and what may be done.
+        type Case<'c> = (&'c [&'c str], Option<&'c str>, Option<&'c str>, Order);
+        let cases: [Case<'_>; 4] = [
             (&[], None, None, Order::default()),
             (&["--dry-run"], None, None, dry),
             (&[&token, "--dry-run", "/tmp/x"], Some(&token), Some("/tmp/x"), dry),

@@ -1,7 +1,7 @@
 //! When a session is over, sysmcp looks at its target again, past the agent: what the agent's receipt
 //! misses is seen, and where it could not be looked, the receipt says why.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use rustix::process::{Signal, kill_process};
 use scenarios::{

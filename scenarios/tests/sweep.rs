@@ -4,7 +4,12 @@
 //! Before a sweep, a second way in has to see what is left alive; after it, that it is gone, and that
 //! everything which only looks like it is still there.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{

@@ -11,7 +11,7 @@ const ONLY_IN: [(&[&str], &[&str]); 5] = [
     // Before the first request, and only the folder that the agent itself was put in.
     (&["remove_file", "remove_dir"], &["serve.rs"]),
     // A sweep, which only the command line asks for.
-    (&["unlinkat", "pidfd_send_signal"], &["sweep/folders.rs", "sweep/processes.rs"]),
+    (&["fs::unlinkat", "pidfd_send_signal"], &["sweep/folders.rs", "sweep/processes.rs"]),
     // What is the agent's own; and a sweep, on kernels that signal by number only.
     (
         &["kill_process", "libc::kill"],
