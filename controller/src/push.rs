@@ -6,6 +6,7 @@
 //! name on the target.
 
 mod again;
+mod no_shell;
 pub mod script;
 mod sending;
 #[cfg(test)]
@@ -19,7 +20,7 @@ use crate::{
     snapshot::{self, NotASnapshot},
     target::Target,
     transport::{
-        self, Channel, Ended, Failure, Login, NotOpened, Prompts, Step, Timings, container,
+        self, Carrier, Channel, Ended, Failure, Login, NotOpened, Prompts, Step, Timings, container,
         openssh,
         root::{self, Rise},
         wsl,
@@ -33,6 +34,7 @@ use protocol::{
     host_text::HostText,
     message::{FromAgent, Hello, Terms, ToAgent},
 };
+pub use no_shell::NoShell;
 use script::{Line, Refusal, Source};
 use std::time::Duration;
 use tokio::{
@@ -184,8 +186,7 @@ impl Attempt<'_> {
     async fn run(&mut self, reporter: &dyn Reporter) -> Result<Started, Interruption> {
         let mut lines = MarkScanner::for_line(&script::mark(&self.token));
         let left = self.until.saturating_duration_since(Instant::now());
-        let late = PushError::late(Stage::NAME_CONNECTING, self.settings.patience);
-        let ready = within(left, late, async {
+        let ready = tokio::time::timeout(left, async {
             let Channel { reader, writer, carrier, .. } = &mut self.channel;
             let scanning = scan(reader, &mut lines);
             let found = match &self.rise {
@@ -197,9 +198,13 @@ impl Attempt<'_> {
                     }
                 },
             };
-            Ok(Line::parse(&found.line).ok_or(PushError::Script { line: shown(&found.line) })?)
-        })
-        .await?;
+            let line = Line::parse(&found.line);
+            Ok::<_, Interruption>(line.ok_or(PushError::Script { line: shown(&found.line) })?)
+        });
+        let ready = match ready.await {
+            Ok(ready) => ready?,
+            Err(_) => return Err(self.nothing_came(lines.noise()).into()),
+        };
         self.timings.mark(Step::Ready);
         // Whoever runs the script is let in.
         self.channel.login = None;
@@ -234,11 +239,32 @@ impl Attempt<'_> {
         }
     }
 
+    /// The error for a script that has not spoken in time.
+    fn nothing_came(&self, noise: &[u8]) -> PushError {
+        let limit = self.settings.patience;
+        // An `ssh` does not tell whether it was let in; what runs behind the login does.
+        let is_let_in = match &self.channel.carrier {
+            Some(Carrier::Connection(_)) => true,
+            Some(Carrier::Process(_)) | None => !noise.is_empty(),
+        };
+        match self.target {
+            Target::Ssh(ssh) if is_let_in => {
+                let config = self.settings.login.ssh_config.as_deref();
+                Failure::silent(ssh, config, first_of(noise), limit).into()
+            }
+            Target::Ssh(_)
+            | Target::Local
+            | Target::Container(_)
+            | Target::Wsl(_)
+            | Target::Snapshot(_) => PushError::late(Stage::NAME_CONNECTING, limit),
+        }
+    }
+
     /// Finds out why the channel ended, from the process that carried it.
     async fn explain_end(self, noise: &[u8]) -> PushError {
         const PATIENCE: Duration = Duration::from_secs(2);
         let Some(carrier) = self.channel.carrier else {
-            return PushError::NoShell { status: None, said: first_of(noise) };
+            return PushError::NoShell(NoShell::told_by(None, noise, b""));
         };
         drop(self.channel.writer);
         let is_ssh = carrier.is_ssh();
@@ -252,12 +278,16 @@ impl Attempt<'_> {
             let Login { prompts, ssh_config, .. } = &self.settings.login;
             let config = ssh_config.as_deref();
             let failure = openssh::explain(ssh, config, code, &stderr);
-            let is_refused = matches!(failure, Some(Failure::LoginRefused { .. }));
-            if is_refused
+            if let Some(Failure::LoginRefused { host, said, by_hand, .. }) = &failure
                 && *prompts == Prompts::Forbidden
-                && let Some(key) = openssh::encrypted_key(ssh, config).await
             {
-                return PushError::Ssh(Failure::Passphrase { key });
+                if let Some(key) = openssh::encrypted_key(ssh, config).await {
+                    return PushError::Ssh(Failure::Passphrase { key });
+                }
+                if let Some(wanted) = openssh::wants_answers(said.as_str()) {
+                    let (host, by_hand) = (host.clone(), by_hand.clone());
+                    return PushError::Ssh(Failure::NobodyToAsk { host, wanted, by_hand });
+                }
             }
             if let Some(failure) = failure {
                 return PushError::Ssh(failure);
@@ -276,8 +306,7 @@ impl Attempt<'_> {
         {
             return PushError::Wsl(problem);
         }
-        let said = if noise.trim_ascii().is_empty() { &stderr } else { noise };
-        PushError::NoShell { status: code, said: first_of(said) }
+        PushError::NoShell(NoShell::told_by(code, noise, &stderr))
     }
 }
 
@@ -387,9 +416,9 @@ pub enum PushError {
     /// The process that would carry the channel could not be started.
     #[error("could not start a connection: {0}")]
     Transport(String),
-    /// ssh did not log in.
+    /// ssh did not log in, or nothing answers behind the login.
     #[error("{0}")]
-    Ssh(Failure),
+    Ssh(#[from] Failure),
     /// The agent is not root's, and should be.
     #[error("{0}")]
     Root(root::Problem),
@@ -400,13 +429,8 @@ pub enum PushError {
     #[error("{0}")]
     Wsl(wsl::Problem),
     /// What answered is no shell that runs the script.
-    #[error("{}", no_shell(*.status, .said))]
-    NoShell {
-        /// The exit code of what answered.
-        status: Option<i32>,
-        /// What it said.
-        said: HostText,
-    },
+    #[error("{}", .0.sentence())]
+    NoShell(NoShell),
     /// The script said why it would not start the agent.
     #[error("{}", .refusal.sentence(*.bytes))]
     Refused {
@@ -448,20 +472,6 @@ impl From<NotOpened> for PushError {
     }
 }
 
-fn no_shell(status: Option<i32>, said: &HostText) -> String {
-    let status = status.map(|code| format!(" (exit code {code})")).unwrap_or_default();
-    if said.as_str().is_empty() {
-        return format!(
-            "what answers on the target is no shell{status}: it ended without a word. The account \
-             needs a login shell that can run /bin/sh"
-        );
-    }
-    format!(
-        "what answers on the target is no shell{status}: it said `{said}`. The account needs a \
-         login shell and no forced command"
-    )
-}
-
 impl PushError {
     fn late(doing: &'static str, limit: Duration) -> Self {
         Self::TimedOut { doing, seconds: limit.as_secs() }
@@ -478,7 +488,7 @@ impl PushError {
             Self::Root(problem) => problem.exit_code(),
             Self::Container(problem) => problem.exit_code(),
             Self::Wsl(problem) => problem.exit_code(),
-            Self::NoShell { .. } | Self::Script { .. } => exit::NO_SHELL,
+            Self::NoShell(_) | Self::Script { .. } => exit::NO_SHELL,
             Self::Refused { refusal, .. } => refusal.exit_code(),
             Self::Handshake(_) | Self::Frame(_) => exit::ALTERED,
         }

@@ -8,8 +8,21 @@ umask 077; set -f;
 token=TOKEN; room=ROOM;
 # In two parts, so that an echo of this text is no mark.
 mark=sysmcp-; mark=${mark}$token;
-folder=; refused=; places=;
+folder=; refused=; places=; lacks=;
 say() { echo "$mark $*"; };
+# What a start-up file did to PATH, or an environment brought along as functions, is not meant for this.
+PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin; export PATH;
+unset -f chmod command dd gzip head mkdir rm timeout uname 2>/dev/null;
+# Without these it would go wrong later, in a way that tells nothing of the reason. A shell needs some
+# files for itself; files are limited in blocks of 512 bytes.
+files=`ulimit -n`; case $files in ?|1[0-5]) say LIMITED files $files; exit 95;; esac;
+blocks=`ulimit -f`; case $blocks in *[0-9]*) test $((blocks * 512)) -ge $room || {
+  say LIMITED bytes $((blocks * 512)); exit 95; };;
+esac;
+for tool in chmod dd head mkdir rm uname; do
+  command -v $tool >/dev/null 2>&1 || lacks="$lacks $tool";
+done;
+test -z "$lacks" || { say LACKS $lacks; exit 95; };
 forget() { test -z "$folder" || rm -rf "$folder"; folder=; };
 refuse() { forget; refused="$refused $1=$place"; exec 3>&- 4<&-; };
 trap forget EXIT; trap "exit 1" HUP INT TERM PIPE;
@@ -32,8 +45,9 @@ for place in "$XDG_RUNTIME_DIR" /dev/shm /tmp /var/tmp "$HOME" /run; do
   # and the agent removes its folder itself.
   file=/proc/self/fd/4;
   if test -r $file; then forget; else file=$folder/a; fi;
-  # An empty file runs, and does nothing, unless the place forbids running files.
-  if "$file" 2>/dev/null; then :; else refuse noexec; file=; continue; fi;
+  # An empty file runs, and does nothing, unless the place forbids running files. Korn shells keep to
+  # themselves what is open, but for what is named with the command.
+  if "$file" 2>/dev/null 4<&4; then :; else refuse noexec; file=; continue; fi;
   exec 3>"$file";
   if head -c $room /dev/zero 2>/dev/null >&3; then exec 3>"$file"; break; fi;
   refuse full; file=;
@@ -68,4 +82,4 @@ case $check in
 esac;
 case $found in $sum*) ;; *) say ALTERED; exit 94;; esac;
 trap - EXIT;
-exec "$file" serve $token ASKED $folder;
+exec "$file" serve $token ASKED $folder 4<&4;

@@ -92,6 +92,19 @@ pub enum Refusal {
     NoCheck,
     /// What arrived is not what was sent.
     Altered,
+    /// Programs are missing that the script needs.
+    Lacks(Vec<String>),
+    /// A limit of the login's is too low.
+    Limited(Limit, u64),
+}
+
+/// What a login may have too little of (setrlimit(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Open files.
+    Files,
+    /// Bytes of a file.
+    Bytes,
 }
 
 /// Why one folder does not serve.
@@ -122,9 +135,22 @@ impl Line {
             "NOPLACE" => Some(Self::Refused(Refusal::NoPlace(words.filter_map(place).collect()))),
             "NOCHECK" => Some(Self::Refused(Refusal::NoCheck)),
             "ALTERED" => Some(Self::Refused(Refusal::Altered)),
+            "LACKS" => Some(Self::Refused(Refusal::Lacks(words.take(10).map(shown).collect()))),
+            "LIMITED" => {
+                let limit = match words.next()? {
+                    "files" => Limit::Files,
+                    "bytes" => Limit::Bytes,
+                    _ => return None,
+                };
+                Some(Self::Refused(Refusal::Limited(limit, words.next()?.parse().ok()?)))
+            }
             _ => None,
         }
     }
+}
+
+fn shown(word: &str) -> String {
+    HostText::capped(word.as_bytes(), 100).to_string()
 }
 
 fn place(word: &str) -> Option<(Obstacle, String)> {
@@ -135,7 +161,7 @@ fn place(word: &str) -> Option<(Obstacle, String)> {
         "noexec" => Obstacle::NoExec,
         _ => return None,
     };
-    Some((obstacle, HostText::capped(place.as_bytes(), 100).to_string()))
+    Some((obstacle, shown(place)))
 }
 
 impl Refusal {
@@ -159,6 +185,19 @@ impl Refusal {
             Self::Altered => "the agent was altered on its way to the target; it was not run. \
                               Something between here and there changes data"
                 .to_owned(),
+            Self::Lacks(programs) => format!(
+                "the target has no {}, which the agent needs to start: install coreutils, or \
+                 busybox with its links, there",
+                programs.join(" and no ")
+            ),
+            Self::Limited(Limit::Files, most) => format!(
+                "the login may open {most} files at a time, and the agent needs more to start: raise \
+                 the limit there (`ulimit -n`, `nofile` in limits.conf)"
+            ),
+            Self::Limited(Limit::Bytes, most) => format!(
+                "the login may write files of {most} bytes at most, and the agent needs {bytes}: raise \
+                 the limit there (`ulimit -f`, `fsize` in limits.conf)"
+            ),
         }
     }
 
@@ -177,7 +216,9 @@ impl Refusal {
             Self::NoPlace(places) if places.iter().any(|(why, _)| *why == Obstacle::Full) => {
                 exit::NO_ROOM
             }
-            Self::NoPlace(_) | Self::NoCheck => exit::CANNOT_RUN,
+            Self::NoPlace(_) | Self::NoCheck | Self::Lacks(_) | Self::Limited(..) => {
+                exit::CANNOT_RUN
+            }
             Self::Altered => exit::ALTERED,
         }
     }
@@ -248,7 +289,17 @@ mod tests {
         assert_eq!(refusal.exit_code(), exit::NO_ROOM);
         let sentence = refusal.sentence(10);
         assert!(sentence.contains("/tmp is full, /dev/shm forbids running files"), "{sentence}");
-        for wrong in ["", "READY", "READY x86_64", "SOMETHING else", "READY \u{1b}[2J gzip"] {
+        let cases = [
+            ("LACKS dd head", "the target has no dd and no head,"),
+            ("LIMITED files 8", "may open 8 files at a time"),
+            ("LIMITED bytes 512", "files of 512 bytes at most, and the agent needs 10:"),
+        ];
+        for (line, want) in cases {
+            let Some(Line::Refused(refusal)) = Line::parse(line) else { panic!("not read: {line}") };
+            assert_eq!(refusal.exit_code(), exit::CANNOT_RUN, "{line}");
+            assert!(refusal.sentence(10).contains(want), "{}", refusal.sentence(10));
+        }
+        for wrong in ["", "READY", "READY x86_64", "LIMITED", "LIMITED files x", "SOMETHING else", "READY \u{1b}[2J gzip"] {
             assert_eq!(Line::parse(wrong), None, "{wrong}");
         }
     }
