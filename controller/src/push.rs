@@ -20,13 +20,14 @@ use crate::{
     snapshot::{self, NotASnapshot},
     target::Target,
     transport::{
-        self, Carrier, Channel, Ended, Failure, Login, NotOpened, Prompts, Step, Timings, container,
-        openssh,
+        self, Carrier, Channel, Ended, Failure, Login, NotOpened, Prompts, Step, Timings,
+        container, openssh,
         root::{self, Rise},
         wsl,
     },
     words,
 };
+pub use no_shell::NoShell;
 use protocol::{
     WIRE_ID,
     frame::{self, FrameBuffer, FrameError},
@@ -34,7 +35,6 @@ use protocol::{
     host_text::HostText,
     message::{FromAgent, Hello, Terms, ToAgent},
 };
-pub use no_shell::NoShell;
 use script::{Line, Refusal, Source};
 use std::time::Duration;
 use tokio::{
@@ -488,7 +488,8 @@ impl PushError {
             Self::Root(problem) => problem.exit_code(),
             Self::Container(problem) => problem.exit_code(),
             Self::Wsl(problem) => problem.exit_code(),
-            Self::NoShell(_) | Self::Script { .. } => exit::NO_SHELL,
+            Self::NoShell(answered) => answered.exit_code(),
+            Self::Script { .. } => exit::NO_SHELL,
             Self::Refused { refusal, .. } => refusal.exit_code(),
             Self::Handshake(_) | Self::Frame(_) => exit::ALTERED,
         }

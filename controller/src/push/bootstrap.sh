@@ -10,18 +10,20 @@ token=TOKEN; room=ROOM;
 mark=sysmcp-; mark=${mark}$token;
 folder=; refused=; places=; lacks=;
 say() { echo "$mark $*"; };
+# What would go wrong later, in a way that tells nothing of the reason. Shells keep some files open for
+# themselves, so this one comes first.
+files=`ulimit -n`; case $files in ?|1[0-5]) say LIMITED files $files; exit 95;; esac;
 # What a start-up file did to PATH, or an environment brought along as functions, is not meant for this.
 PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin; export PATH;
 unset -f chmod command dd gzip head mkdir rm timeout uname 2>/dev/null;
-# Without these it would go wrong later, in a way that tells nothing of the reason. A shell needs some
-# files for itself; files are limited in blocks of 512 bytes.
-files=`ulimit -n`; case $files in ?|1[0-5]) say LIMITED files $files; exit 95;; esac;
+# In blocks of 512 bytes (ulimit in POSIX).
 blocks=`ulimit -f`; case $blocks in *[0-9]*) test $((blocks * 512)) -ge $room || {
   say LIMITED bytes $((blocks * 512)); exit 95; };;
 esac;
 for tool in chmod dd head mkdir rm uname; do
   command -v $tool >/dev/null 2>&1 || lacks="$lacks $tool";
 done;
+test -c /dev/zero || lacks="$lacks /dev/zero";
 test -z "$lacks" || { say LACKS $lacks; exit 95; };
 forget() { test -z "$folder" || rm -rf "$folder"; folder=; };
 refuse() { forget; refused="$refused $1=$place"; exec 3>&- 4<&-; };
@@ -49,10 +51,13 @@ for place in "$XDG_RUNTIME_DIR" /dev/shm /tmp /var/tmp "$HOME" /run; do
   # themselves what is open, but for what is named with the command.
   if "$file" 2>/dev/null 4<&4; then :; else refuse noexec; file=; continue; fi;
   exec 3>"$file";
-  if head -c $room /dev/zero 2>/dev/null >&3; then exec 3>"$file"; break; fi;
+  if head -c $room /dev/zero 2>/dev/null >&3; then break; fi;
   refuse full; file=;
 done;
 test -n "$file" || { say NOPLACE $refused; exit 91; };
+# Not in the loop, where mksh would keep the old one open, and a file that is open for writing cannot be
+# run.
+exec 3>"$file";
 unpack=raw; command -v gzip >/dev/null 2>&1 && unpack=gzip;
 check=; for tool in sha256sum shasum openssl; do
   test -n "$check" || { command -v $tool >/dev/null 2>&1 && check=$tool; };

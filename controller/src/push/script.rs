@@ -186,8 +186,8 @@ impl Refusal {
                               Something between here and there changes data"
                 .to_owned(),
             Self::Lacks(programs) => format!(
-                "the target has no {}, which the agent needs to start: install coreutils, or \
-                 busybox with its links, there",
+                "the target has no {}, which the agent needs to start. Such programs come with \
+                 coreutils, or with busybox and its links",
                 programs.join(" and no ")
             ),
             Self::Limited(Limit::Files, most) => format!(
@@ -195,7 +195,8 @@ impl Refusal {
                  the limit there (`ulimit -n`, `nofile` in limits.conf)"
             ),
             Self::Limited(Limit::Bytes, most) => format!(
-                "the login may write files of {most} bytes at most, and the agent needs {bytes}: raise \
+                "the login may write files of {most} bytes at most, and the agent needs {bytes} bytes: \
+                 raise \
                  the limit there (`ulimit -f`, `fsize` in limits.conf)"
             ),
         }
@@ -292,14 +293,24 @@ mod tests {
         let cases = [
             ("LACKS dd head", "the target has no dd and no head,"),
             ("LIMITED files 8", "may open 8 files at a time"),
-            ("LIMITED bytes 512", "files of 512 bytes at most, and the agent needs 10:"),
+            ("LIMITED bytes 512", "files of 512 bytes at most, and the agent needs 10 bytes:"),
         ];
         for (line, want) in cases {
-            let Some(Line::Refused(refusal)) = Line::parse(line) else { panic!("not read: {line}") };
+            let Some(Line::Refused(refusal)) = Line::parse(line) else {
+                panic!("not read: {line}")
+            };
             assert_eq!(refusal.exit_code(), exit::CANNOT_RUN, "{line}");
             assert!(refusal.sentence(10).contains(want), "{}", refusal.sentence(10));
         }
-        for wrong in ["", "READY", "READY x86_64", "LIMITED", "LIMITED files x", "SOMETHING else", "READY \u{1b}[2J gzip"] {
+        for wrong in [
+            "",
+            "READY",
+            "READY x86_64",
+            "LIMITED",
+            "LIMITED files x",
+            "SOMETHING else",
+            "READY \u{1b}[2J gzip",
+        ] {
             assert_eq!(Line::parse(wrong), None, "{wrong}");
         }
     }

@@ -117,6 +117,17 @@ pub enum Failure {
         /// How often it was asked.
         attempts: u32,
     },
+    /// What listens is something else.
+    #[error(
+        "what listens at {host} is no SSH server of version 2: it says `{said}`. Name the port of one; \
+         an SSH server that knows only version 1 has to be replaced"
+    )]
+    NotSsh {
+        /// The host.
+        host: String,
+        /// What it says.
+        said: HostText,
+    },
     /// The host wants an answer that only a person can give.
     #[error(
         "{host} wants {wanted}, and there is no terminal to ask at. Use a key; or have a connection \
@@ -257,7 +268,15 @@ impl Failure {
     pub(super) fn closed_early(host: String, said: &str) -> Self {
         // The first line is the reason; what follows is the same again, or for nobody.
         let said = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        if said.starts_with("HTTP/") {
+            return Self::not_ssh(host, said);
+        }
         Self::ClosedEarly { host, said: words::of_others(said, 100), attempts: 1 }
+    }
+
+    /// For a host that says something that no SSH server of version 2 says.
+    pub(super) fn not_ssh(host: String, said: &str) -> Self {
+        Self::NotSsh { host, said: words::of_others(said, 100) }
     }
 
     /// Nothing answers behind a login; `said` is what came instead.
@@ -286,6 +305,7 @@ impl Failure {
             Self::NoSession { .. } => exit::NO_SHELL,
             Self::Unreachable { .. }
             | Self::ClosedEarly { .. }
+            | Self::NotSsh { .. }
             | Self::TimedOut { .. }
             | Self::Silent { .. }
             | Self::Beyond { .. }

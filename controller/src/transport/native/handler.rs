@@ -293,8 +293,9 @@ impl client::Handler for Checker {
             DisconnectReason::Error(Refused::Ssh(error)) => {
                 matches!(error, russh::Error::HUP | russh::Error::Disconnect)
             }
-            DisconnectReason::ReceivedDisconnect(_)
-            | DisconnectReason::Error(Refused::Host(_)) => false,
+            DisconnectReason::ReceivedDisconnect(_) | DisconnectReason::Error(Refused::Host(_)) => {
+                false
+            }
         };
         let (is_of_host, said) = match reason {
             DisconnectReason::ReceivedDisconnect(said) => (true, said.message),
