@@ -82,6 +82,7 @@ impl Gate {
                 answer_limit: Login::ANSWER_LIMIT,
                 as_root: config.as_root,
             },
+            in_memory: config.in_memory,
         });
         let place = |target: &Target| {
             Place::new(target.clone(), Arc::clone(&settings), Arc::clone(&audit), config.max_calls)
