@@ -21,7 +21,7 @@ use crate::{
     target::Target,
     targets::Targets,
     tools::{self, Entry, Question, Selection},
-    transport::{Login, Prompts},
+    transport::{Doors, Login, Prompts},
 };
 use futures::{FutureExt as _, future::join_all};
 use ledger::Permit;
@@ -81,6 +81,7 @@ impl Gate {
                 accepts_new_hosts: config.accept_new,
                 answer_limit: Login::ANSWER_LIMIT,
                 as_root: config.as_root,
+                doors: Doors::default(),
             },
             in_memory: config.in_memory,
         });

@@ -224,7 +224,7 @@ impl Reporter for Told {
         let last_ms = self.last_ms.load(Ordering::Relaxed);
         let pause_ms = u64::try_from(PROGRESS_PAUSE.as_millis()).unwrap_or_default();
         let is_due = last_ms == 0 || now_ms.saturating_sub(last_ms) >= pause_ms;
-        let is_news = !matches!(stage, Stage::Sending { .. } | Stage::Measuring(_));
+        let is_news = !matches!(stage, Stage::Sending(_) | Stage::Measuring(_));
         if now_ms > last_ms && (is_due || is_news) {
             self.last_ms.store(now_ms, Ordering::Relaxed);
             // A client that is too slow for progress does without.

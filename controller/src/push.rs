@@ -5,10 +5,12 @@
 //! runs on and sends it; the script checks it and becomes it. From the first byte on nothing has a
 //! name on the target.
 
+mod again;
 mod error;
 pub mod processor;
 pub mod refusal;
 pub mod script;
+mod sending;
 #[cfg(test)]
 mod tests;
 mod without_shell;
@@ -36,7 +38,7 @@ use protocol::{
 use script::{Line, Source, Task};
 use std::time::Duration;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _},
     time::Instant,
 };
 
@@ -78,9 +80,6 @@ impl Settings {
     }
 }
 
-/// Bytes that are written before progress is reported again.
-const PIECE_BYTES: usize = 32 << 10;
-
 /// Pushes the agent and returns once it has said who it is.
 ///
 /// # Errors
@@ -89,6 +88,16 @@ const PIECE_BYTES: usize = 32 << 10;
 pub async fn push(
     target: &Target,
     settings: &Settings,
+    reporter: &dyn Reporter,
+) -> Result<Pushed, PushError> {
+    again::push(target, settings, reporter).await
+}
+
+/// One attempt, which has to be at the target by a given time.
+async fn once(
+    target: &Target,
+    settings: &Settings,
+    until: Instant,
     reporter: &dyn Reporter,
 ) -> Result<Pushed, PushError> {
     let source = match target {
@@ -112,7 +121,6 @@ pub async fn push(
         None => script,
     };
     let mut timings = Timings::start();
-    let until = Instant::now() + settings.patience;
     let opening = transport::open(target, &script, &settings.login, &mut timings, reporter);
     let channel = match tokio::time::timeout_at(until, opening).await {
         Ok(Ok(channel)) => channel,
@@ -210,17 +218,23 @@ impl Attempt<'_> {
         .await;
         self.timings.mark(Step::Ready);
         let (arch, unpacks) = ready?;
+        // Whoever runs the script is let in.
+        self.channel.login = None;
         let agent = self.settings.agents.for_machine(arch).map_err(PushError::NoAgent)?;
         let payload = if unpacks { agent.packed.clone() } else { unpacked(&agent)? };
         let header = script::header(payload.len(), &agent.sha256, unpacks);
         let tail = self.settings.opening(&self.token)?;
         let patience = self.settings.patience.max(transfer_patience(payload.len()));
         within(patience, PushError::late(Stage::NAME_SENDING, patience), async {
+            let account = sending::Account::begin(&self.channel, payload.len());
             let Channel { reader, writer, .. } = &mut self.channel;
-            let sending = send(writer, &header, &payload, &tail, reporter);
+            let sending = sending::send(writer, &header, &payload, &tail);
             let starting = wait_for_start(reader, &self.token, &agent);
             // Reading goes on while we write: a script that gives up early says why.
-            let (sent, started) = tokio::join!(sending, starting);
+            let (sent, started) = tokio::select! {
+                never = account.tell(reporter) => match never {},
+                both = async { tokio::join!(sending, starting) } => both,
+            };
             self.timings.mark(Step::Started);
             let (buffer, hello) = started?;
             sent.map_err(|_| Interruption::Ended { noise: Vec::new() })?;
@@ -337,25 +351,6 @@ async fn rest_of_line(
         }
         line.extend_from_slice(bytes.get(..read).unwrap_or_default());
     }
-}
-
-async fn send(
-    writer: &mut (impl AsyncWrite + Unpin),
-    header: &str,
-    payload: &[u8],
-    tail: &[u8],
-    reporter: &dyn Reporter,
-) -> std::io::Result<()> {
-    writer.write_all(header.as_bytes()).await?;
-    let mut sent = 0;
-    for piece in payload.chunks(PIECE_BYTES) {
-        reporter.stage(&Stage::Sending { sent, total: payload.len() });
-        writer.write_all(piece).await?;
-        sent += piece.len();
-    }
-    reporter.stage(&Stage::Sending { sent, total: payload.len() });
-    writer.write_all(tail).await?;
-    writer.flush().await
 }
 
 /// Waits for the agent's mark and its first message, or for the script's reason why not.

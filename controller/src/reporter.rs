@@ -1,6 +1,7 @@
 //! What is going on, told to whoever waits: a person at a terminal, or an MCP client.
 
 use crate::{
+    session::Lost,
     target::Target,
     transport::{Reason, Taken},
 };
@@ -12,6 +13,7 @@ use std::{
     fmt,
     io::{IsTerminal as _, Write as _},
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 /// Something that takes time.
@@ -24,13 +26,26 @@ pub enum Stage {
         /// By which SSH, where it is one.
         taken: Option<Taken>,
     },
-    /// The agent is on its way.
-    Sending {
-        /// Bytes that are.
-        sent: usize,
-        /// Bytes in all.
-        total: usize,
+    /// The host closed the connection before it said what it is, and is asked again.
+    ClosedEarly {
+        /// The host.
+        host: String,
+        /// After which pause.
+        pause: Duration,
+        /// Which time this is that it is asked again, the first being 1.
+        retry: u32,
+        /// How often it is asked again at most.
+        of: u32,
     },
+    /// The session that there was is over, and there will be another.
+    Lost {
+        /// With which target.
+        target: Target,
+        /// Why it is over.
+        why: Lost,
+    },
+    /// The agent is on its way.
+    Sending(Sending),
     /// The agent has said who it is.
     Connected {
         /// Its host's own name.
@@ -58,10 +73,15 @@ impl Stage {
             // A second attempt, by another way than the first: why is news.
             Self::Connecting { taken: Some(Taken::Users(Reason::Wanted(_))), .. } => 5,
             Self::Connecting { .. } => 0,
-            Self::Sending { .. } => 1,
+            Self::Sending(_) => 1,
             Self::Connected { .. } => 2,
             Self::Measuring(_) => 3,
             Self::Stopping => 4,
+            // Each is news.
+            Self::ClosedEarly { retry: 1, .. } => 6,
+            Self::ClosedEarly { retry: 2, .. } => 7,
+            Self::ClosedEarly { .. } => 8,
+            Self::Lost { .. } => 9,
         }
     }
 }
@@ -79,16 +99,64 @@ impl fmt::Display for Stage {
                 write!(f, "connecting to {target}")?;
                 taken.as_ref().map_or(Ok(()), |taken| write!(f, " {taken}"))
             }
-            Self::Sending { sent: 0, total } => write!(f, "sending the agent: {} kB", total / 1000),
-            Self::Sending { sent, total } => {
-                write!(f, "sending the agent: {} of {} kB", sent / 1000, total / 1000)
+            Self::ClosedEarly { host, pause, retry, of } => write!(
+                f,
+                "trying again in {:.1} s ({retry} of {of}): {host} closed the connection before it said \
+                 what it is: MaxStartups?",
+                pause.as_secs_f64()
+            ),
+            Self::Lost { target, why } => {
+                write!(f, "connecting anew to {target}: the session that there was is over: {why}")
             }
+            Self::Sending(sending) => write!(f, "sending the agent: {sending}"),
             Self::Connected { host, kernel, uid } => {
                 write!(f, "connected: host {host}, kernel {kernel}, as uid {uid}")
             }
             Self::Measuring(progress) => write!(f, "{progress}"),
             Self::Stopping => f.write_str("stopping the agent"),
         }
+    }
+}
+
+/// How far the agent is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sending {
+    /// Bytes that were sent.
+    pub sent: usize,
+    /// Bytes in all.
+    pub total: usize,
+    /// For how long it has been on its way.
+    pub took: Duration,
+    /// Whether what was sent has arrived at the next machine. Otherwise it was handed to something
+    /// that does not tell where it is, and may wait there.
+    pub has_arrived: bool,
+}
+
+impl Sending {
+    /// Nothing was sent yet.
+    pub const fn begins(total: usize) -> Self {
+        Self { sent: 0, total, took: Duration::ZERO, has_arrived: true }
+    }
+}
+
+impl fmt::Display for Sending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sent, total, took, has_arrived } = *self;
+        let (sent_kb, total_kb) = (sent / 1000, total / 1000);
+        if sent == 0 {
+            return write!(f, "{total_kb} kB");
+        }
+        if !has_arrived {
+            return write!(f, "{sent_kb} of {total_kb} kB handed on");
+        }
+        let bytes_per_s = sent as f64 / took.as_secs_f64().max(0.001);
+        let percent = sent.saturating_mul(100) / total.max(1);
+        write!(f, "{percent} % of {total_kb} kB, {:.0} kB/s", bytes_per_s / 1e3)?;
+        let left = total.saturating_sub(sent);
+        if left == 0 {
+            return Ok(());
+        }
+        write!(f, ", about {:.0} s left", (left as f64 / bytes_per_s).ceil())
     }
 }
 
@@ -183,6 +251,23 @@ pub fn receipt_line(target: &Target, receipt: &Receipt) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_on_its_way_is_told_with_its_pace_where_that_is_known() {
+        let sending = |sent, seconds, has_arrived| {
+            let took = Duration::from_secs(seconds);
+            Sending { sent, total: 812_000, took, has_arrived }.to_string()
+        };
+        for (sent, seconds, has_arrived, want) in [
+            (0, 3, true, "812 kB"),
+            (203_000, 10, true, "25 % of 812 kB, 20 kB/s, about 30 s left"),
+            (811_000, 40, true, "99 % of 812 kB, 20 kB/s, about 1 s left"),
+            (812_000, 40, true, "100 % of 812 kB, 20 kB/s"),
+            (812_000, 0, false, "812 of 812 kB handed on"),
+        ] {
+            assert_eq!(sending(sent, seconds, has_arrived), want);
+        }
+    }
 
     #[test]
     fn a_receipt_says_what_is_left() {

@@ -4,10 +4,13 @@
 //! that is dropped is cancelled on the target. The session ends with an explicit stop and a
 //! receipt; however it ends, the channel closes, and the agent ends itself when it does.
 
+mod life;
+mod lost;
 mod stopped;
 #[cfg(test)]
 mod tests;
 
+pub use lost::Lost;
 pub use stopped::{Cost, Stopped};
 
 use crate::{
@@ -16,6 +19,7 @@ use crate::{
     target::Target,
     transport::{Carrier, Channel, Ended, Timings, Traffic},
 };
+use life::Life;
 use protocol::{
     Item, Request,
     budget::Budget,
@@ -56,12 +60,13 @@ pub struct Session {
     traffic: Arc<Traffic>,
 }
 
-/// What the reader and the calls share.
-#[derive(Default)]
+/// What the reader, the writer and the calls share.
 struct Shared {
     waiting: Mutex<Waiting>,
     /// Set when the session is over.
     over: CancellationToken,
+    /// When the agent was heard.
+    life: Life,
 }
 
 enum Waiting {
@@ -74,35 +79,6 @@ enum Waiting {
 impl Default for Waiting {
     fn default() -> Self {
         Self::Calls(HashMap::new())
-    }
-}
-
-/// Why a session ended that was not asked to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lost {
-    /// The channel closed.
-    Closed,
-    /// Nothing came for too long.
-    Silent {
-        /// The limit, in seconds.
-        seconds: u64,
-    },
-    /// What came is no message.
-    Garbled(String),
-    /// Calls neither ended in time nor when they were withdrawn.
-    Stuck,
-}
-
-impl std::fmt::Display for Lost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Closed => f.write_str("the connection to the target closed"),
-            Self::Silent { seconds } => {
-                write!(f, "nothing came from the target for {seconds} s")
-            }
-            Self::Garbled(why) => write!(f, "the target sent what is no message: {why}"),
-            Self::Stuck => f.write_str("the agent hung in a call that it could not end"),
-        }
     }
 }
 
@@ -155,11 +131,15 @@ impl Session {
     /// Takes up the session with an agent that has said who it is.
     fn begin(target: &Target, pushed: Pushed, limit: Duration) -> Self {
         let Pushed { channel, buffer, hello, sha256, timings } = pushed;
-        let Channel { reader, writer, carrier, traffic } = channel;
+        let Channel { reader, writer, carrier, traffic, .. } = channel;
         let (to_writer, messages) = mpsc::channel(QUEUE);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            waiting: Mutex::default(),
+            over: CancellationToken::new(),
+            life: Life::new(limit),
+        });
         let (receipt_sender, receipt) = oneshot::channel();
-        let writer = tokio::spawn(write(writer, messages, limit));
+        let writer = tokio::spawn(write(writer, messages, Arc::clone(&shared), limit));
         let reading = Reading { shared: Arc::clone(&shared), receipt: Some(receipt_sender) };
         let reader = tokio::spawn(reading.until_over(reader, buffer, limit, carrier));
         Self {
@@ -193,6 +173,36 @@ impl Session {
             Waiting::Calls(_) => None,
             Waiting::Over(lost) => Some(lost.clone()),
         }
+    }
+
+    /// Makes sure that the agent is there, where there is a doubt: an answer to a call would be waited
+    /// for until the silence limit is over. Where there is none, the session is over.
+    ///
+    /// # Errors
+    ///
+    /// Why it is over.
+    pub async fn make_sure(&self) -> Result<(), Lost> {
+        let life = &self.shared.life;
+        let Some(silence) = life.doubtful() else { return self.lost().map_or(Ok(()), Err) };
+        let heard = life.heard();
+        tokio::pin!(heard);
+        // From here on, also before it is first waited for.
+        heard.as_mut().enable();
+        let patience = life.patience();
+        let asking = async {
+            // One that cannot be written is not answered.
+            let _ = self.to_writer.send(ToAgent::Heartbeat { sequence: life.ask() }).await;
+            heard.await;
+        };
+        tokio::select! {
+            () = asking => {}
+            () = self.shared.over.cancelled() => {}
+            () = tokio::time::sleep(patience) => {
+                let (silent_s, asked_s) = (silence.as_secs(), patience.as_secs());
+                self.shared.end(Lost::Gone { silent_s, asked_s });
+            }
+        }
+        self.lost().map_or(Ok(()), Err)
     }
 
     /// Asks the agent. Dropping the future cancels the call on the target.
@@ -376,18 +386,15 @@ impl Drop for CallGuard<'_> {
 async fn write(
     mut writer: Box<dyn AsyncWrite + Send + Unpin>,
     mut messages: mpsc::Receiver<ToAgent>,
+    shared: Arc<Shared>,
     silence_limit: Duration,
 ) {
     let pause = silence_limit / HEARTBEATS_PER_LIMIT;
-    let mut sequence = 0;
     loop {
         let message = match tokio::time::timeout(pause, messages.recv()).await {
             Ok(Some(message)) => message,
             Ok(None) => break,
-            Err(_) => {
-                sequence += 1;
-                ToAgent::Heartbeat { sequence }
-            }
+            Err(_) => ToAgent::Heartbeat { sequence: shared.life.ask() },
         };
         let Ok(bytes) = frame::encode(&message) else { continue };
         // A write that hangs is ended by the reader, which hears nothing either.
@@ -445,7 +452,10 @@ impl Reading {
             }
             match tokio::time::timeout(silence_limit, reader.read(&mut bytes)).await {
                 Ok(Ok(0) | Err(_)) => return Lost::Closed,
-                Ok(Ok(read)) => buffer.push(bytes.get(..read).unwrap_or_default()),
+                Ok(Ok(read)) => {
+                    self.shared.life.hear();
+                    buffer.push(bytes.get(..read).unwrap_or_default());
+                }
                 Err(_) => return Lost::Silent { seconds: silence_limit.as_secs() },
             }
         }
@@ -462,7 +472,11 @@ impl Reading {
                 }
                 return;
             }
-            FromAgent::Hello(_) | FromAgent::Heartbeat { .. } => return,
+            FromAgent::Heartbeat { sequence } => {
+                self.shared.life.answered(*sequence);
+                return;
+            }
+            FromAgent::Hello(_) => return,
         };
         self.shared.deliver(id, message).await;
     }

@@ -2,12 +2,14 @@
 
 mod carrier;
 pub mod container;
+mod doors;
 mod failure;
 pub mod known_hosts;
 pub mod local;
 pub mod meaning;
 pub mod native;
 pub mod openssh;
+mod outgoing;
 pub mod process;
 pub mod root;
 mod terminal;
@@ -16,7 +18,9 @@ mod way;
 pub mod wsl;
 
 pub use carrier::{Carrier, Ended};
+pub use doors::{Admitted, Doors};
 pub use failure::Failure;
+pub use outgoing::Outgoing;
 pub use timings::{Step, Timings, Traffic};
 pub use way::{Reason, Taken};
 
@@ -37,6 +41,10 @@ pub struct Channel {
     pub carrier: Option<Carrier>,
     /// What has gone through.
     pub traffic: Arc<Traffic>,
+    /// What carries away what is written.
+    pub outgoing: Outgoing,
+    /// The place that the login takes, for as long as it is not known to be over.
+    pub login: Option<Admitted>,
 }
 
 impl Channel {
@@ -52,6 +60,8 @@ impl Channel {
             writer: Box::new(timings::count_writes(writer, &traffic)),
             carrier,
             traffic,
+            outgoing: Outgoing::Unknown,
+            login: None,
         }
     }
 }
@@ -69,6 +79,8 @@ pub struct Login {
     pub answer_limit: Duration,
     /// Whether the agent is to be root's whoever logs in.
     pub as_root: bool,
+    /// Where logins wait for their turn.
+    pub doors: Doors,
 }
 
 impl Login {
@@ -76,13 +88,14 @@ impl Login {
     pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
     /// One where nobody is asked, nothing new is believed, and nobody becomes root.
-    pub const fn without_questions(ssh_config: Option<PathBuf>) -> Self {
+    pub fn without_questions(ssh_config: Option<PathBuf>) -> Self {
         Self {
             prompts: Prompts::Forbidden,
             ssh_config,
             accepts_new_hosts: false,
             answer_limit: Self::ANSWER_LIMIT,
             as_root: false,
+            doors: Doors::default(),
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod places;
 pub mod processors;
 pub mod rc_files;
 pub mod shells;
+mod site;
 pub mod ssh_servers;
 
 pub use attempt::{Attempt, left_on};
@@ -46,6 +47,20 @@ pub enum Outcome {
     },
     /// There can be no such host here, and no package changes that: what is lacking.
     NotHere(String),
+    /// There was none, for want of root or of a package.
+    NotRun(String),
+}
+
+impl Host {
+    /// One that every run attempts.
+    pub const fn sampled(name: &'static str, attempt: fn() -> Result<Outcome>) -> Self {
+        Self { name, in_sample: true, attempt }
+    }
+
+    /// One that only a full run attempts.
+    pub const fn in_full(name: &'static str, attempt: fn() -> Result<Outcome>) -> Self {
+        Self { name, in_sample: false, attempt }
+    }
 }
 
 /// All hosts, in groups, each below its heading. It is the order of the page.

@@ -3,8 +3,10 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use scenarios::{
-    delayed_link, demo, faults::Fault, load, many_connections, many_targets, relay, service,
-    silent_mount, vm,
+    delayed_link::{self, Conditions},
+    demo,
+    faults::Fault,
+    load, many_connections, many_targets, relay, service, silent_mount, vm,
 };
 use std::{process::ExitCode, time::Duration};
 
@@ -70,6 +72,12 @@ enum Command {
         /// Milliseconds of a round trip
         #[arg(long, default_value_t = 100)]
         round_trip_ms: u64,
+        /// Bytes a second each way
+        #[arg(long)]
+        rate: Option<u64>,
+        /// How many of a thousand packets are lost
+        #[arg(long, default_value_t = 0)]
+        lost_per_mille: u32,
     },
     /// Connect to many servers at once, and print as JSON what it costs
     ManyConnections {
@@ -124,8 +132,10 @@ fn run(command: Command) -> Result<()> {
             Ok(())
         }
         Command::Relay { port, rate, cut, stall } => relay::run(port, rate, cut.as_deref(), stall),
-        Command::DelayedLink { round_trip_ms } => {
-            delayed_link::run(Duration::from_millis(round_trip_ms))
+        Command::DelayedLink { round_trip_ms, rate, lost_per_mille } => {
+            let delayed = Conditions::delayed(Duration::from_millis(round_trip_ms));
+            let conditions = delayed.losing(lost_per_mille);
+            delayed_link::run(Conditions { bytes_per_s: rate, ..conditions })
         }
         Command::ManyConnections { way, connections, calls } => {
             let account = many_connections::run(&way, connections, calls)?;

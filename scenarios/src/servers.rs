@@ -116,18 +116,24 @@ impl Kind {
             not_run(&check, "root, for namespaces");
             return false;
         }
-        let program = Path::new(self.program());
-        let path = match self.root() {
-            Some(root) => root.join(program.strip_prefix("/").unwrap_or(program)),
-            None => program.to_owned(),
-        };
-        if !path.is_file() {
+        let is_there = self.has_program();
+        if !is_there {
             let needs = match self.root() {
                 Some(_) => "`cargo xtask servers`, which fetches it",
                 None => "sshd (package openssh-server)",
             };
             not_run(&check, needs);
         }
+        is_there
+    }
+
+    /// Whether its program is here.
+    pub(crate) fn has_program(self) -> bool {
+        let program = Path::new(self.program());
+        let path = match self.root() {
+            Some(root) => root.join(program.strip_prefix("/").unwrap_or(program)),
+            None => program.to_owned(),
+        };
         path.is_file()
     }
 }
@@ -145,6 +151,14 @@ pub struct Settings {
     pub etc: Vec<(&'static str, String)>,
     /// Programs that are not there, by their path.
     pub without: Vec<&'static str>,
+    /// The user's login shell; bash unless said otherwise.
+    pub shell: Option<&'static str>,
+    /// Where the user's entry says that the home is; the folder `home` of [`INSIDE`] unless said
+    /// otherwise, where the keys are in any case.
+    pub home: Option<&'static str>,
+    /// What root does before the server starts, in the server's namespaces: lines of shell, which find
+    /// the server's root in `$TOP`.
+    pub first: String,
 }
 
 impl Settings {
@@ -194,8 +208,27 @@ impl Draft {
     ///
     /// When there is no such key.
     pub fn authorize(&self, key: &str) -> Result<()> {
+        self.authorize_with(key, "")
+    }
+
+    /// The same, with options that stand before the key (sshd(8), "AUTHORIZED_KEYS FILE FORMAT").
+    ///
+    /// # Errors
+    ///
+    /// When there is no such key.
+    pub fn authorize_with(&self, key: &str, options: &str) -> Result<()> {
         let public = fs::read_to_string(self.file(&format!("{key}.pub")))?;
-        root::append(&self.file("home/.ssh/authorized_keys"), &public)
+        let line = format!("{options} {public}");
+        root::append(&self.file("home/.ssh/authorized_keys"), line.trim_start())
+    }
+
+    /// Writes a file of the user's home.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written.
+    pub fn write_home(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        root::write_owned(&self.file("home").join(name), bytes)
     }
 
     /// Starts the server.
@@ -206,6 +239,9 @@ impl Draft {
     pub fn start(self, settings: &Settings) -> Result<Server> {
         let Self { kind, folder } = self;
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        if settings.shell.is_some() || settings.home.is_some() {
+            root::write_passwd(folder.path(), settings.shell, settings.home)?;
+        }
         root::write_pam(folder.path(), settings.wants_code)?;
         root::write_further(folder.path(), &settings.etc)?;
         let further: Vec<&str> = settings.etc.iter().map(|(name, _)| *name).collect();
@@ -226,6 +262,7 @@ impl Draft {
             .env("FOLDER", folder.path())
             .env("FURTHER", further.join(" "))
             .env("WITHOUT", settings.without.join(" "))
+            .env("FIRST", &settings.first)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
@@ -312,6 +349,42 @@ impl Server {
     pub fn log(&self) -> String {
         fs::read(self.file("log"))
             .map_or_else(|_| String::new(), |log| String::from_utf8_lossy(&log).into_owned())
+    }
+}
+
+/// A way into a server that takes no login: root enters its namespaces. It finds the home and the
+/// folder of the session where the user's entry and the server say they are.
+#[derive(Debug)]
+pub struct Beside<'a> {
+    /// The server.
+    pub server: &'a Server,
+    /// What `$HOME` and `$XDG_RUNTIME_DIR` are to a login, where they are not the usual ones.
+    pub variables: &'a [(&'static str, &'static str)],
+}
+
+impl Beside<'_> {
+    /// The first process of the server's namespace, as this one sees it.
+    fn first(&self) -> Option<String> {
+        let pid = self.server.process.id();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        children.split_whitespace().next().map(str::to_owned)
+    }
+}
+
+impl second_way::Server for Beside<'_> {
+    fn pid(&self) -> u32 {
+        1
+    }
+
+    fn ssh(&self) -> Command {
+        let mut enter = Command::new("nsenter");
+        // Without a first process it fails, which is what there is to say.
+        enter.arg("--target").arg(self.first().unwrap_or_default());
+        enter.args(["--mount", "--pid", "--root", "--wd", "env", "-i"]);
+        enter.arg("PATH=/usr/sbin:/usr/bin:/sbin:/bin").arg(format!("HOME={INSIDE}/home"));
+        enter.args(self.variables.iter().map(|(name, value)| format!("{name}={value}")));
+        enter.args(["/bin/sh", "-c"]).stdin(Stdio::null());
+        enter
     }
 }
 

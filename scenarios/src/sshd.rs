@@ -16,6 +16,8 @@ use std::{
 pub struct Sshd {
     folder: tempfile::TempDir,
     server: Child,
+    /// The words that start it.
+    words: Vec<String>,
     address: Ipv4Addr,
     /// The port on which it listens, at 127.0.0.1 unless its settings say otherwise.
     pub port: u16,
@@ -99,10 +101,9 @@ impl Sshd {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let network = settings.network.as_ref();
         let address = network.map_or(Ipv4Addr::LOCALHOST, |network| network.address);
-        let listen = format!("ListenAddress {address}\n");
-        let config = listen + &server_config(folder.path(), port, &settings.server);
+        let place = format!("ListenAddress {address}\n");
+        let config = place + &server_config(folder.path(), port, &settings.server);
         fs::write(at("sshd_config"), config)?;
-        let log = fs::File::create(at("log"))?;
         let mut words = network.map(|network| network.enter.clone()).unwrap_or_default();
         let commands = settings.places.commands();
         if !commands.is_empty() {
@@ -110,28 +111,43 @@ impl Sshd {
             words.extend(["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned));
         }
         words.push(program.to_owned());
-        let (first, rest) = words.split_first().context("no program")?;
-        let server = Command::new(first)
-            .args(rest)
-            .env("FOLDER", folder.path())
-            .args(["-D", "-e", "-f"])
-            .arg(at("sshd_config"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .context("could not start sshd")?;
-        let mut sshd = Self { folder, server, address, port };
-        sshd.wait_until_up(network.is_some())?;
+        let server = listen(&words, folder.path())?;
+        let mut sshd = Self { folder, server, words, address, port };
+        sshd.wait_until_up(0, network.is_some())?;
         sshd.write_client_config(&[])?;
         Ok(sshd)
     }
 
-    fn wait_until_up(&mut self, is_elsewhere: bool) -> Result<()> {
+    /// Ends the server. The sessions that there are go on.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be waited for.
+    pub fn end_listener(&mut self) -> Result<()> {
+        self.server.kill()?;
+        self.server.wait()?;
+        Ok(())
+    }
+
+    /// Starts it again, at the same port and with the same keys.
+    ///
+    /// # Errors
+    ///
+    /// When it does not come up.
+    pub fn listen_again(&mut self) -> Result<()> {
+        let said_before = self.log().len();
+        self.server = listen(&self.words, self.folder.path())?;
+        self.wait_until_up(said_before, true)
+    }
+
+    /// Waits until it listens. Where it cannot be asked from here, its log says so, behind what was said
+    /// before.
+    fn wait_until_up(&mut self, said_before: usize, is_elsewhere: bool) -> Result<()> {
         let started = Instant::now();
         while started.elapsed() < Duration::from_secs(20) {
             let is_up = if is_elsewhere {
-                self.log().contains("Server listening on")
+                let log = self.log();
+                log.get(said_before..).is_some_and(|said| said.contains("Server listening on"))
             } else {
                 TcpStream::connect((self.address, self.port)).is_ok()
             };
@@ -223,6 +239,22 @@ impl Drop for Sshd {
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
+}
+
+/// Starts a server whose files are in a folder.
+fn listen(words: &[String], folder: &Path) -> Result<Child> {
+    let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
+    let (first, rest) = words.split_first().context("no program")?;
+    Command::new(first)
+        .args(rest)
+        .env("FOLDER", folder)
+        .args(["-D", "-e", "-f"])
+        .arg(folder.join("sshd_config"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .context("could not start sshd")
 }
 
 /// The server's program, with what it needs on this machine.

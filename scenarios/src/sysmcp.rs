@@ -17,6 +17,8 @@ pub struct Sysmcp {
     folder: tempfile::TempDir,
     arguments: Vec<String>,
     environment: Vec<(String, OsString)>,
+    /// The words that run it in another network.
+    enter: Vec<String>,
 }
 
 impl Sysmcp {
@@ -45,6 +47,7 @@ impl Sysmcp {
             folder: tempfile::tempdir()?,
             arguments: Vec::new(),
             environment: Vec::new(),
+            enter: Vec::new(),
         })
     }
 
@@ -66,6 +69,13 @@ impl Sysmcp {
     #[must_use]
     pub fn with_ssh_config(mut self, config: PathBuf) -> Self {
         self.ssh_config = Some(config);
+        self
+    }
+
+    /// Run in another network, by words that are put before it.
+    #[must_use]
+    pub fn in_network(mut self, enter: Vec<String>) -> Self {
+        self.enter = enter;
         self
     }
 
@@ -98,7 +108,14 @@ impl Sysmcp {
 
     /// The command, up to and without the subcommand.
     pub fn command(&self) -> Command {
-        let mut command = without_settings(programs::sysmcp());
+        let mut command = match self.enter.split_first() {
+            Some((program, words)) => {
+                let mut command = without_settings(program);
+                command.args(words).arg(programs::sysmcp());
+                command
+            }
+            None => without_settings(programs::sysmcp()),
+        };
         for target in &self.targets {
             command.arg("--target").arg(target);
         }

@@ -7,7 +7,7 @@
 use anyhow::{Result, bail};
 use scenarios::{
     hosts::{self, GROUPS, Host, Outcome, page},
-    not_run::{is_full, not_here},
+    not_run::{is_full, not_here, not_run},
 };
 use std::{
     collections::BTreeMap,
@@ -113,13 +113,16 @@ fn tell(host: &Host, outcome: &Result<Outcome>, took: Duration) {
         Err(_) => "FAILED".to_owned(),
     };
     println!("host {} ({:.1} s) ... {shown}", host.name, took.as_secs_f64());
-    if let Ok(Outcome::NotHere(lacks)) = outcome {
-        not_here(&format!("the host `{}`", host.name), lacks);
+    let check = format!("the host `{}`", host.name);
+    match outcome {
+        Ok(Outcome::NotHere(lacks)) => not_here(&check, lacks),
+        Ok(Outcome::NotRun(needs)) => not_run(&check, needs),
+        Ok(Outcome::Answers(_) | Outcome::Refuses { .. }) | Err(_) => {}
     }
 }
 
 fn compare(host: &Host, outcome: &Outcome, rows: &page::Rows) -> Result<()> {
-    if matches!(outcome, Outcome::NotHere(_)) && rows.contains_key(host.name) {
+    if matches!(outcome, Outcome::NotHere(_) | Outcome::NotRun(_)) && rows.contains_key(host.name) {
         return Ok(());
     }
     let now = page::cells(outcome);

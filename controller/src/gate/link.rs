@@ -8,8 +8,8 @@ use super::GateError;
 use crate::{
     audit::{Audit, record::Event},
     push::Settings,
-    reporter::{Reporter, Stage},
-    session::{Session, Stopped},
+    reporter::{Reporter, Silent, Stage},
+    session::{Lost, Session, Stopped},
     target::Target,
 };
 use futures::{
@@ -42,6 +42,9 @@ enum State {
 /// Stages that a call may be behind; it misses those before.
 const UNTOLD_STAGES: usize = 64;
 
+/// After which a stage is told again that goes on: whoever waits sees that it does.
+const SILENCE: Duration = Duration::from_secs(2);
+
 type Attempt = BoxFuture<'static, Result<Arc<Session>, GateError>>;
 
 impl Link {
@@ -62,14 +65,29 @@ impl Link {
         self: &Arc<Self>,
         reporter: &dyn Reporter,
     ) -> Result<Arc<Session>, GateError> {
-        let (mut attempt, mut stages) = match self.look() {
-            Look::Connected(session) => return Ok(session),
-            Look::Connecting(attempt, stages) => (attempt, stages),
+        let (mut attempt, mut stages) = loop {
+            match self.look() {
+                Look::Connected(session) => {
+                    if session.make_sure().await.is_ok() {
+                        return Ok(session);
+                    }
+                }
+                Look::Connecting(attempt, stages) => break (attempt, stages),
+            }
         };
+        let mut last = None;
         let result = loop {
             tokio::select! {
-                Ok(stage) = stages.recv() => reporter.stage(&stage),
+                Ok(stage) = stages.recv() => {
+                    reporter.stage(&stage);
+                    last = Some(stage);
+                }
                 result = &mut attempt => break result,
+                () = tokio::time::sleep(SILENCE), if last.is_some() => {
+                    if let Some(stage) = &last {
+                        reporter.stage(stage);
+                    }
+                }
             }
         };
         // What was told is told before the result.
@@ -110,10 +128,10 @@ impl Link {
         lost: Option<Arc<Session>>,
         told: Told,
     ) -> Result<Arc<Session>, GateError> {
-        if let Some(lost) = lost.and_then(Arc::into_inner) {
-            let stopped = lost.stop(&told).await;
-            let written = self.audit.write(&self.stopped(&stopped));
-            written.map_err(|error| GateError::Unwritten { done: stopped.sentence(), error })?;
+        if let Some(lost) = lost {
+            let why = lost.lost().unwrap_or(Lost::Closed);
+            told.stage(&Stage::Lost { target: self.target.clone(), why });
+            self.clear_away(lost).await?;
         }
         self.audit.write(&Event::Connecting { target: self.target.to_string() })?;
         let mut written = Written { link: &self, is_complete: false };
@@ -140,6 +158,18 @@ impl Link {
                 })
             }
         }
+    }
+
+    /// Ends what is left of a session that is over, and writes down what is known of the target then.
+    async fn clear_away(&self, lost: Arc<Session>) -> Result<(), GateError> {
+        let unfinished = Stopped::cut_short(&self.target, lost.hello());
+        // The calls that waited are told that it is over, and let go of it.
+        let stopped = match owned(lost).await {
+            Some(lost) => lost.stop(&Silent).await,
+            None => unfinished,
+        };
+        let written = self.audit.write(&self.stopped(&stopped));
+        written.map_err(|error| GateError::Unwritten { done: stopped.sentence(), error })
     }
 
     /// Ends the session, if there is one. Waits no longer than until `cut` is over.

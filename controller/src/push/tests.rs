@@ -4,7 +4,7 @@ use super::*;
 use crate::exit;
 use crate::reporter::Silent;
 use protocol::message::Receipt;
-use tokio::io::{DuplexStream, duplex, split};
+use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex, split};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 

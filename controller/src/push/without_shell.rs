@@ -7,7 +7,7 @@ use super::{
     wait_for_start, within,
 };
 use crate::{
-    reporter::{Reporter, Stage},
+    reporter::{Reporter, Sending, Stage},
     target::{Container, Target},
     transport::{
         Step, Timings,
@@ -34,7 +34,7 @@ pub(super) async fn push(
     let start = Start { container, token: &token, as_root: settings.login.as_root };
     let archive = container::archive(&start.folder(), &unpacked(&agent)?);
     timings.mark(Step::Ready);
-    reporter.stage(&Stage::Sending { sent: 0, total: archive.len() });
+    reporter.stage(&Stage::Sending(Sending::begins(archive.len())));
     let channel = container::start(start, &archive)?;
     let patience = settings.patience.max(transfer_patience(archive.len()));
     let until = Instant::now() + patience;

@@ -175,6 +175,43 @@ async fn a_silent_agent_ends_the_session() {
     assert_eq!(ask(&session).await, Err(CallError::Lost(Lost::Silent { seconds: 30 })));
 }
 
+#[tokio::test(start_paused = true)]
+async fn after_a_sleep_an_agent_that_is_gone_is_found_out_within_seconds() {
+    let (session, mut agent) = session();
+    let session = Arc::new(session);
+    assert_eq!(session.make_sure().await, Ok(()), "without a doubt nobody is asked");
+    session.shared.life.sleep(Duration::from_secs(75));
+    let running = tokio::spawn({
+        let session = Arc::clone(&session);
+        async move { ask(&session).await }
+    });
+    agent.next_call().await;
+    let began = Instant::now();
+    let gone = session.make_sure().await.unwrap_err();
+    assert!(began.elapsed() <= Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(
+        gone.to_string().starts_with("nothing had come from the target for 75 s, nor"),
+        "{gone}"
+    );
+    // A call that was running is told at once, too.
+    assert_eq!(running.await.unwrap(), Err(CallError::Lost(gone.clone())));
+    assert_eq!(session.make_sure().await, Err(gone));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_sleep_an_agent_that_is_there_is_asked_once_and_goes_on() {
+    let (session, mut agent) = session();
+    session.shared.life.sleep(Duration::from_secs(75));
+    let alive = tokio::spawn(async move {
+        let ToAgent::Heartbeat { sequence } = agent.next().await else { panic!("no heartbeat") };
+        agent.say(&FromAgent::Heartbeat { sequence }).await;
+        agent
+    });
+    assert_eq!(session.make_sure().await, Ok(()));
+    assert_eq!(session.make_sure().await, Ok(()));
+    drop(alive.await.unwrap());
+}
+
 #[tokio::test]
 async fn a_channel_that_closes_ends_the_call_that_waits() {
     let (session, mut agent) = session();

@@ -1,7 +1,7 @@
 //! Why there is no login, whichever SSH tried.
 
 use super::known_hosts::with_port;
-use crate::{exit, target::SshTarget};
+use crate::{exit, target::SshTarget, words};
 use protocol::host_text::HostText;
 use shlex::try_quote as quote;
 use std::path::Path;
@@ -100,6 +100,21 @@ pub enum Failure {
         /// What ssh said.
         said: HostText,
     },
+    /// The host closed the connection before it said what it is, each time.
+    #[error(
+        "{host} does not answer: it closed the connection before it said what it is{}{}. It turns \
+         logins away while there are too many at once (`MaxStartups` in its sshd_config), or this \
+         machine for a while (`PerSourcePenalties`, fail2ban): try again in a minute, or ask whoever \
+         keeps it", times(*.attempts), beside(.said)
+    )]
+    ClosedEarly {
+        /// The host.
+        host: String,
+        /// What it said instead, or nothing.
+        said: HostText,
+        /// How often it was asked.
+        attempts: u32,
+    },
     /// The host wants an answer that only a person can give.
     #[error(
         "{host} wants {wanted}, and there is no terminal to ask at. Use a key; or have a connection \
@@ -167,11 +182,26 @@ pub(super) fn by_hand(target: &SshTarget, config: Option<&Path>) -> String {
     command
 }
 
+fn times(attempts: u32) -> String {
+    if attempts > 1 { format!(", {attempts} times in a row") } else { String::new() }
+}
+
+fn beside(said: &HostText) -> String {
+    if said.as_str().is_empty() { String::new() } else { format!(", and said: {said}") }
+}
+
 fn shown(fingerprint: Option<&str>) -> String {
     fingerprint.map(|fingerprint| format!(" (it shows {fingerprint})")).unwrap_or_default()
 }
 
 impl Failure {
+    /// For a host that was asked once.
+    pub(super) fn closed_early(host: String, said: &str) -> Self {
+        // The first line is the reason; what follows is the same again, or for nobody.
+        let said = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        Self::ClosedEarly { host, said: words::of_others(said, 100), attempts: 1 }
+    }
+
     /// The exit code for a command that ends with this.
     pub const fn exit_code(&self) -> u8 {
         match self {
@@ -184,6 +214,7 @@ impl Failure {
             Self::Passphrase { .. } | Self::NobodyToAsk { .. } => exit::PASSPHRASE,
             Self::LoginRefused { .. } => exit::REFUSED_LOGIN,
             Self::Unreachable { .. }
+            | Self::ClosedEarly { .. }
             | Self::TimedOut { .. }
             | Self::Beyond { .. }
             | Self::NoSsh => exit::UNREACHABLE,

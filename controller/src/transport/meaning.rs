@@ -87,6 +87,18 @@ pub struct Meaning {
     pub control_path: Option<PathBuf>,
 }
 
+impl Meaning {
+    /// The hosts that are logged in to, each with its port: this one, and those on the way.
+    pub fn hosts(&self) -> Vec<(&str, u16)> {
+        let mut hosts = match &self.route {
+            Route::Direct | Route::Command(_) => Vec::new(),
+            Route::Jump(jump) => jump.hosts(),
+        };
+        hosts.push((&self.host, self.port));
+        hosts
+    }
+}
+
 /// Which addresses of a host may be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addresses {

@@ -4,7 +4,7 @@
 //! process of a jump host with it, and the start-up script removes its folder. One whose channel
 //! was dropped ends in the background; [`settle`] waits for those.
 
-use super::{Carrier, Channel, Ended, Prompts, carrier::Said};
+use super::{Carrier, Channel, Ended, Outgoing, Prompts, carrier::Said};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     ffi::OsStr,
@@ -66,10 +66,12 @@ pub fn start(mut command: Command) -> std::io::Result<Channel> {
     else {
         return Err(std::io::Error::other("a stream of the process is missing"));
     };
+    let outgoing = child.id().map_or(Outgoing::Unknown, |pid| Outgoing::Process { pid });
     let kept = Arc::new(Said::default());
     let stderr_reader = tokio::spawn(keep_end(stderr, Arc::clone(&kept)));
     let process = Process { child: Some(child), stderr: kept, stderr_reader };
-    Ok(Channel::new(stdout, stdin, Some(Carrier::Process(process))))
+    let channel = Channel::new(stdout, stdin, Some(Carrier::Process(process)));
+    Ok(Channel { outgoing, ..channel })
 }
 
 /// Reads stderr to its end, so that the process never blocks on it, and keeps the last part.

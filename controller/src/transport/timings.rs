@@ -113,6 +113,12 @@ impl Traffic {
         self.received.load(Ordering::Relaxed)
     }
 
+    /// As if so many bytes had been sent.
+    #[cfg(test)]
+    pub(super) fn add_sent(&self, bytes: usize) {
+        Self::add(&self.sent, bytes);
+    }
+
     fn add(counter: &AtomicU64, bytes: usize) {
         counter.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
     }

@@ -74,16 +74,9 @@ pub(super) async fn open(
     timings: &mut Timings,
     reporter: &dyn Reporter,
 ) -> Result<Channel, NotOpened> {
-    let tell = |taken: &Taken| {
-        let target = Target::Ssh(target.clone());
-        reporter.stage(&Stage::Connecting { target, taken: Some(taken.clone()) });
-    };
-    let with_users = |reason: Reason| -> Result<Channel, NotOpened> {
-        tell(&Taken::Users(reason));
-        Ok(openssh::open(target, script, login)?)
-    };
+    let users = Users { target, script, login, reporter };
     if target.way == Way::Users {
-        return with_users(Reason::Asked);
+        return users.open(Reason::Asked, &[(&target.host, target.port.unwrap_or(22))]).await;
     }
     let meaning = meaning::of(target, login.ssh_config.as_deref()).await;
     let master = match &meaning {
@@ -93,18 +86,22 @@ pub(super) async fn open(
     timings.mark(Step::Configuration);
     let meaning = match meaning {
         Ok(meaning) => meaning,
-        Err(outside) => return refuse_or(target.way, outside, with_users),
+        Err(outside) => {
+            let reason = refuse_or(target.way, outside)?;
+            return users.open(reason, &[(&target.host, target.port.unwrap_or(22))]).await;
+        }
     };
     if let Some(path) = master {
-        return with_users(Reason::Master(path));
+        // Nobody logs in.
+        return users.open(Reason::Master(path), &[]).await;
     }
     let reason = if target.way == Way::Fitting { Reason::Fits } else { Reason::Asked };
-    tell(&Taken::Native(reason));
+    users.tell(Taken::Native(reason));
     match native::open(target, &meaning, script, login, timings).await {
         Ok(channel) => Ok(channel),
         Err(Problem::Failure(failure)) => Err(failure.into()),
         Err(Problem::Beyond(beyond)) if target.way == Way::Fitting => {
-            with_users(Reason::Wanted(beyond))
+            users.open(Reason::Wanted(beyond), &meaning.hosts()).await
         }
         Err(Problem::Beyond(beyond)) => {
             Err(Failure::Beyond { why: beyond.to_string(), remedy: USE_ANOTHER }.into())
@@ -112,18 +109,42 @@ pub(super) async fn open(
     }
 }
 
-/// What to do where the configuration is beyond sysmcp's own SSH.
-fn refuse_or(
-    way: Way,
-    outside: Outside,
-    with_users: impl FnOnce(Reason) -> Result<Channel, NotOpened>,
-) -> Result<Channel, NotOpened> {
+/// The user's own `ssh`, for one command.
+struct Users<'a> {
+    target: &'a SshTarget,
+    script: &'a str,
+    login: &'a Login,
+    reporter: &'a dyn Reporter,
+}
+
+impl Users<'_> {
+    fn tell(&self, taken: Taken) {
+        let target = Target::Ssh(self.target.clone());
+        self.reporter.stage(&Stage::Connecting { target, taken: Some(taken) });
+    }
+
+    /// Starts it, once there is a place at each of the hosts that it logs in to, as far as they are
+    /// known.
+    async fn open(&self, reason: Reason, hosts: &[(&str, u16)]) -> Result<Channel, NotOpened> {
+        self.tell(Taken::Users(reason));
+        let admitted = match hosts {
+            [] => None,
+            hosts => Some(self.login.doors.enter(hosts).await),
+        };
+        let channel = openssh::open(self.target, self.script, self.login)?;
+        Ok(Channel { login: admitted, ..channel })
+    }
+}
+
+/// What to do where the configuration is beyond sysmcp's own SSH: why the user's is taken, or that it
+/// is not.
+fn refuse_or(way: Way, outside: Outside) -> Result<Reason, Failure> {
     let remedy = match (&outside, way) {
         // Without an ssh there is no other way.
         (Outside::Line { .. }, _) => INSTALL,
         (Outside::Refused { .. }, Way::Native) => MEND,
         (_, Way::Native) => USE_ANOTHER,
-        (_, Way::Fitting | Way::Users) => return with_users(Reason::Configured(outside)),
+        (_, Way::Fitting | Way::Users) => return Ok(Reason::Configured(outside)),
     };
-    Err(Failure::Beyond { why: outside.to_string(), remedy }.into())
+    Err(Failure::Beyond { why: outside.to_string(), remedy })
 }

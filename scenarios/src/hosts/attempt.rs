@@ -1,11 +1,11 @@
 //! One call to a host, and what it came to.
 
 use super::Outcome;
-use crate::{second_way, sysmcp::Sysmcp, without_settings::without_settings};
+use crate::{second_way, sysmcp::Sysmcp, terminal, without_settings::without_settings};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::{
-    process::Output,
+    process::{Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -14,6 +14,14 @@ const HANGS_AFTER_S: &str = "200";
 
 /// After which nothing may be left.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What a clean receipt says.
+const CLEAN: &str = "0 processes left, 0 files left, 0 bytes left";
+
+/// The smallest question with a whole answer, which is measured in a tenth of a second.
+fn question() -> String {
+    json!({"limit": 1, "window_ms": 100}).to_string()
+}
 
 /// A way to a host, and one past sysmcp.
 #[derive(Clone, Copy)]
@@ -41,6 +49,24 @@ impl Attempt<'_> {
         Ok(outcome)
     }
 
+    /// Asks for one answer at a terminal, where somebody is asked each of these and types what stands
+    /// behind it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no answer with a clean receipt, or something is left on the host.
+    pub fn at_a_terminal(self, answers: &[(&str, &str)]) -> Result<()> {
+        let typed: Vec<(&str, String)> =
+            answers.iter().map(|(text, typed)| (*text, format!("{typed}\r"))).collect();
+        let typed: Vec<terminal::Answer> =
+            typed.iter().map(|(text, typed)| (*text, typed.as_bytes())).collect();
+        let call = format!("call process_list --params '{}'", question());
+        let screen = terminal::run(&self.sysmcp.typed(&call), &typed)?;
+        let is_answered = screen.contains("code 0") && screen.contains(CLEAN);
+        ensure!(is_answered, "no answer at a terminal: {screen}");
+        self.ensure_nothing_left()
+    }
+
     fn call(self) -> Result<Output> {
         let call = self.sysmcp.command();
         let mut command = without_settings("setsid");
@@ -52,10 +78,8 @@ impl Attempt<'_> {
                 None => command.env_remove(name),
             };
         }
-        // The smallest question with a whole answer, which is measured in a tenth of a second.
-        let question = json!({"limit": 1, "window_ms": 100}).to_string();
-        command.args(["call", "process_list", "--json", "--params", &question]);
-        command.stdin(std::process::Stdio::null()).output().context("could not run setsid")
+        command.args(["call", "process_list", "--json", "--params", &question()]);
+        command.stdin(Stdio::null()).output().context("could not run setsid")
     }
 
     fn read(self, output: &Output) -> Result<Outcome> {
@@ -126,7 +150,6 @@ fn ensure_whole(stdout: &[u8]) -> Result<()> {
 }
 
 fn ensure_clean(sysmcp: &Sysmcp, said: &str) -> Result<()> {
-    const CLEAN: &str = "0 processes left, 0 files left, 0 bytes left";
     ensure!(said.lines().any(|line| line.ends_with(CLEAN)), "the receipt is not clean: {said}");
     let stopped = sysmcp.audited("stopped")?;
     let is_clean = |line: &Value| line.get("clean") == Some(&Value::Bool(true));

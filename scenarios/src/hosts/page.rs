@@ -56,7 +56,7 @@ pub fn cells(outcome: &Outcome) -> String {
     let (what, said) = match outcome {
         Outcome::Answers(note) => ("answers".to_owned(), note),
         Outcome::Refuses { code, sentence } => (format!("exit code {code}"), sentence),
-        Outcome::NotHere(lacks) => ("not tried".to_owned(), lacks),
+        Outcome::NotHere(lacks) | Outcome::NotRun(lacks) => ("not tried".to_owned(), lacks),
     };
     format!("{what} | {} |", said.replace('|', "\\|"))
 }
@@ -77,7 +77,7 @@ pub fn write(groups: &[(&str, &[Host])], found: &BTreeMap<&str, Outcome>) -> Res
         ));
         for Host { name, .. } in *hosts {
             let cells = match (found.get(name), old.get(*name)) {
-                (Some(Outcome::NotHere(_)) | None, Some(old)) => old.clone(),
+                (Some(Outcome::NotHere(_) | Outcome::NotRun(_)) | None, Some(old)) => old.clone(),
                 (Some(outcome), _) => cells(outcome),
                 (None, None) => cells(&Outcome::NotHere("only by a full run".to_owned())),
             };

@@ -42,22 +42,30 @@ done
 for program in $WITHOUT; do
     test ! -e "$TOP$program" || mount --bind /dev/null "$TOP$program"
 done
+eval "$FIRST"
 cd /
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$TOP/" /bin/sh -c "$1"
 "#;
 
+/// The user's entry says other things than usual.
+pub fn write_passwd(folder: &Path, shell: Option<&str>, home: Option<&str>) -> Result<()> {
+    Ok(fs::write(folder.join("etc/passwd"), passwd(shell, home))?)
+}
+
+fn passwd(shell: Option<&str>, home: Option<&str>) -> String {
+    let usual = format!("{INSIDE}/home");
+    let (shell, home) = (shell.unwrap_or("/bin/bash"), home.unwrap_or(&usual));
+    format!(
+        "root:x:0:0::/root:/bin/sh\nsshd:x:101:65534::/run/sshd:/usr/sbin/nologin\n\
+         {USER}:x:{UID}:{UID}::{home}:{shell}\n\
+         nobody:x:65534:65534::/:/usr/sbin/nologin\n"
+    )
+}
+
 /// Who there is on a server, in a folder.
 pub fn write_accounts(folder: &Path) -> Result<()> {
-    let home = format!("{INSIDE}/home");
     let files = [
-        (
-            "passwd",
-            format!(
-                "root:x:0:0::/root:/bin/sh\nsshd:x:101:65534::/run/sshd:/usr/sbin/nologin\n\
-                 {USER}:x:{UID}:{UID}::{home}:/bin/bash\n\
-                 nobody:x:65534:65534::/:/usr/sbin/nologin\n"
-            ),
-        ),
+        ("passwd", passwd(None, None)),
         ("group", format!("root:x:0:\ntty:x:5:\n{USER}:x:{UID}:\nnogroup:x:65534:\n")),
         // The third number is a day; none of them matters.
         (
@@ -118,6 +126,17 @@ pub fn write_further(folder: &Path, files: &[(&str, String)]) -> Result<()> {
     Ok(())
 }
 
+/// Writes a file of the user's, in a folder that is there or not.
+pub fn write_owned(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().context("a file of the user's is in a folder")?;
+    if !folder.is_dir() {
+        fs::create_dir_all(folder)?;
+        chown(folder, Some(UID), Some(UID))?;
+    }
+    fs::write(path, bytes)?;
+    Ok(chown(path, Some(UID), Some(UID))?)
+}
+
 /// Adds text to a file of the user's.
 pub fn append(path: &Path, text: &str) -> Result<()> {
     let mut file = fs::OpenOptions::new()
@@ -135,7 +154,7 @@ pub fn sshd_config(kind: Kind, port: u16, further: &[String]) -> String {
     // The first line of a keyword counts, so what differs comes first.
     let mut config: String = further.iter().map(|line| format!("{line}\n")).collect();
     config.push_str(&format!(
-        "Port {port}\nListenAddress 127.0.0.1\nHostKey {INSIDE}/host\nPidFile none\nUsePAM yes\n\
+        "AuthorizedKeysFile {INSIDE}/home/.ssh/authorized_keys\nPort {port}\nListenAddress 127.0.0.1\nHostKey {INSIDE}/host\nPidFile none\nUsePAM yes\n\
          StrictModes no\nPasswordAuthentication no\nChallengeResponseAuthentication no\n\
          UseDNS no\nPrintMotd no\nMaxStartups 100\nLogLevel DEBUG1\n"
     ));

@@ -75,8 +75,10 @@ pub(super) async fn start(
     // The sending half says that the channel is closed when it is dropped.
     let kept = (sender, over.drop_guard());
     let pump = tokio::spawn(pump(from_command, output, Arc::clone(&outcome), kept));
+    let outgoing = connected.outgoing.clone();
     let connection = Connection { connected: Some(connected), host: place.host(), outcome, pump };
-    Ok(Channel::new(reader, writer, Some(Carrier::Connection(Box::new(connection)))))
+    let channel = Channel::new(reader, writer, Some(Carrier::Connection(Box::new(connection))));
+    Ok(Channel { outgoing, ..channel })
 }
 
 /// Carries what the command writes, until the channel is over. Nothing else reads the channel, and

@@ -5,10 +5,10 @@ use super::{
     Beyond, Limits, Place, Problem, algorithms,
     handler::{Checker, Refused, Told},
     list, login,
-    stream::{self, Allowance, Bytes, Prompt, Severable},
+    stream::{self, Allowance, Bytes, FirstWords, Prompt, Severable},
 };
 use crate::transport::{
-    Carrier, Failure, Login, Prompts, Step, Timings, Traffic,
+    Admitted, Carrier, Failure, Login, Outgoing, Prompts, Step, Timings, Traffic,
     known_hosts::{KnownHosts, Name},
     meaning::{Addresses, Meaning, Rekey, Route},
     process,
@@ -41,6 +41,8 @@ pub struct Connected {
     pub traffic: Arc<Traffic>,
     /// What is known of the session with the host.
     pub told: Told,
+    /// What carries bytes away from this machine.
+    pub outgoing: Outgoing,
 }
 
 /// The way to a host, with nothing said yet.
@@ -50,6 +52,17 @@ struct Laid {
     address: Option<IpAddr>,
     jumps: Vec<client::Handle<Checker>>,
     command: Option<Carrier>,
+    outgoing: Ways,
+    /// Given back when the user is in.
+    admitted: Admitted,
+}
+
+/// What carries bytes away from this machine.
+enum Ways {
+    /// This socket, by its inode.
+    Socket(Option<u64>),
+    /// A connection that there was before, or a command.
+    Other(Outgoing),
 }
 
 impl Limits {
@@ -88,7 +101,14 @@ async fn hop(
     let laid = lay(place, limits, login, timings, &sever).await?;
     timings.mark_at(via, Step::Connection);
     let allowance = Allowance::default();
-    let stream = stream::under(laid.stream, Arc::clone(&traffic), sever.clone(), allowance.clone());
+    let words = FirstWords::default();
+    let stream = stream::under(
+        laid.stream,
+        Arc::clone(&traffic),
+        sever.clone(),
+        allowance.clone(),
+        words.clone(),
+    );
     let name = known_as(place.meaning, laid.address);
     let known = KnownHosts::read(&files(place.meaning));
     let config = config(place.meaning, &known, &name)?;
@@ -97,7 +117,9 @@ async fn hop(
     let exchanging = client::connect_stream(Arc::new(config), stream, checker);
     let mut handle = match timeout(limits.exchange, exchanging).await {
         Ok(Ok(handle)) => handle,
-        Ok(Err(refused)) => return Err(explained(place, refused, &told, laid.command).await),
+        Ok(Err(refused)) => {
+            return Err(explained(place, refused, (&told, &words), laid.command).await);
+        }
         Err(_) => return Err(place.timed_out("the key exchange", limits.exchange).into()),
     };
     timings.mark_at(via, Step::KeyExchange);
@@ -110,8 +132,17 @@ async fn hop(
     }
     login::log_in(place, &mut handle, &told, limits, login.prompts).await?;
     allowance.lift();
+    drop(laid.admitted);
     timings.mark_at(via, Step::Login);
-    Ok(Connected { handle, jumps: laid.jumps, command: laid.command, sever, traffic, told })
+    let outgoing = match laid.outgoing {
+        Ways::Socket(Some(socket)) => {
+            Outgoing::Connection { traffic: Arc::clone(&traffic), socket }
+        }
+        Ways::Socket(None) => Outgoing::Unknown,
+        Ways::Other(outgoing) => outgoing,
+    };
+    let (jumps, command) = (laid.jumps, laid.command);
+    Ok(Connected { handle, jumps, command, sever, traffic, told, outgoing })
 }
 
 /// Lays the way to a host.
@@ -122,13 +153,20 @@ async fn lay(
     timings: &mut Timings,
     sever: &CancellationToken,
 ) -> Result<Laid, Problem> {
+    let Meaning { host, port, .. } = place.meaning;
     match &place.meaning.route {
         Route::Direct => {
+            let admitted = login.doors.enter(&[(host, *port)]).await;
             let (stream, address) = tcp(place, limits).await?;
+            let outgoing = Ways::Socket(stream::inode(&stream));
             let stream: Box<dyn Bytes> = Box::new(Prompt(stream));
-            Ok(Laid { stream, address: Some(address), jumps: Vec::new(), command: None })
+            let (address, jumps) = (Some(address), Vec::new());
+            Ok(Laid { stream, address, jumps, command: None, outgoing, admitted })
         }
-        Route::Command(command) => through_command(place, command, login.prompts),
+        Route::Command(command) => {
+            let admitted = login.doors.enter(&[(host, *port)]).await;
+            through_command(place, command, login.prompts, admitted)
+        }
         Route::Jump(jump) => {
             let place_of_jump = Place { meaning: jump, ..place };
             let via = printable(&jump.host).into_owned();
@@ -139,7 +177,8 @@ async fn lay(
                 }
                 Problem::Failure(failure) => Problem::Failure(failure),
             });
-            let Connected { handle, mut jumps, command, told, .. } = connected?;
+            let Connected { handle, mut jumps, command, told, outgoing, .. } = connected?;
+            let admitted = login.doors.enter(&[(host, *port)]).await;
             let opening = handle.channel_open_direct_tcpip(
                 place.meaning.host.clone(),
                 place.meaning.port.into(),
@@ -159,7 +198,8 @@ async fn lay(
             jumps.push(handle);
             // A write that waits for room at a host on the way is forgotten when that one is gone.
             let stream = Severable::for_writes(channel.into_stream(), told.over().clone());
-            Ok(Laid { stream: Box::new(stream), address: None, jumps, command })
+            let (stream, outgoing) = (Box::new(stream), Ways::Other(outgoing));
+            Ok(Laid { stream, address: None, jumps, command, outgoing, admitted })
         }
     }
 }
@@ -200,7 +240,12 @@ async fn tcp(place: Place<'_>, limits: Limits) -> Result<(TcpStream, IpAddr), Pr
 
 /// Starts the command that stands in the place of TCP, as ssh does: by the user's shell, which it
 /// replaces.
-fn through_command(place: Place<'_>, text: &str, prompts: Prompts) -> Result<Laid, Problem> {
+fn through_command(
+    place: Place<'_>,
+    text: &str,
+    prompts: Prompts,
+    admitted: Admitted,
+) -> Result<Laid, Problem> {
     let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
     let shell = shell.unwrap_or_else(|| "/bin/sh".into());
     let mut command = process::shielded(&shell, prompts);
@@ -209,7 +254,8 @@ fn through_command(place: Place<'_>, text: &str, prompts: Prompts) -> Result<Lai
         place.unreachable(&format!("could not start its ProxyCommand: {error}"))
     })?;
     let stream: Box<dyn Bytes> = Box::new(tokio::io::join(channel.reader, channel.writer));
-    Ok(Laid { stream, address: None, jumps: Vec::new(), command: channel.carrier })
+    let (command, outgoing) = (channel.carrier, Ways::Other(Outgoing::Unknown));
+    Ok(Laid { stream, address: None, jumps: Vec::new(), command, outgoing, admitted })
 }
 
 /// What the host is looked up as.
@@ -276,7 +322,7 @@ fn algorithms_of(names: &[String]) -> Vec<String> {
 async fn explained(
     place: Place<'_>,
     refused: Refused,
-    told: &Told,
+    (told, words): (&Told, &FirstWords),
     command: Option<Carrier>,
 ) -> Problem {
     let error = match refused {
@@ -301,6 +347,11 @@ async fn explained(
         if let Some(line) = said.lines().rev().find(|line| !line.trim().is_empty()) {
             return place.unreachable(&format!("its ProxyCommand said: {line}")).into();
         }
+    }
+    if matches!(error, russh::Error::Disconnect | russh::Error::IO(_) | russh::Error::HUP)
+        && let Some(said) = words.without_version()
+    {
+        return Failure::closed_early(place.host(), &said).into();
     }
     let error = match told.why_over().filter(|why| why.is_of_host) {
         Some(why) => format!("it said: {}", why.said),

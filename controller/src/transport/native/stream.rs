@@ -7,7 +7,7 @@ use crate::transport::{
 use std::{
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
@@ -16,7 +16,10 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::{
+    io::InspectReader,
+    sync::{CancellationToken, WaitForCancellationFutureOwned},
+};
 
 /// A stream that ends, both ways, when its token says so: whatever waits for a peer that is gone
 /// waits no longer.
@@ -141,6 +144,18 @@ impl AsyncWrite for Prompt {
     }
 }
 
+/// The inode of a socket, by which tables of sockets name it. Only Linux has such tables.
+#[cfg(target_os = "linux")]
+pub fn inode(stream: &TcpStream) -> Option<u64> {
+    rustix::fs::fstat(stream).ok().map(|status| status.st_ino)
+}
+
+/// None, as on every system without tables of sockets.
+#[cfg(not(target_os = "linux"))]
+pub const fn inode(_: &TcpStream) -> Option<u64> {
+    None
+}
+
 /// What a connection can be made of.
 pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -173,13 +188,59 @@ impl Allowance {
     }
 }
 
-/// The same, counted, limited and severable.
+/// The first that a host says: a server of SSH says what it is, and before that it may say anything in
+/// lines (RFC 4253, section 4.2).
+#[derive(Clone, Debug, Default)]
+pub struct FirstWords(Arc<Mutex<Vec<u8>>>);
+
+impl FirstWords {
+    /// Bytes that are kept.
+    const BYTES: usize = 1024;
+
+    fn hear(&self, bytes: &[u8]) {
+        let mut words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = Self::BYTES.saturating_sub(words.len()).min(bytes.len());
+        words.extend_from_slice(bytes.get(..room).unwrap_or_default());
+    }
+
+    /// What it said before it said what it is; `None` once it has said that, or too much.
+    pub(super) fn without_version(&self) -> Option<String> {
+        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&words);
+        let is_version = |line: &str| line.starts_with("SSH-");
+        (words.len() < Self::BYTES && !text.lines().any(is_version)).then(|| text.into_owned())
+    }
+}
+
+/// The same, counted, limited and severable, with the first words noted.
 pub fn under(
     stream: impl Bytes + 'static,
     traffic: Arc<Traffic>,
     token: CancellationToken,
     allowance: Allowance,
+    words: FirstWords,
 ) -> impl Bytes + 'static {
-    let counted = count_writes(count_reads(stream, &traffic), &traffic);
+    let heard = InspectReader::new(stream, move |bytes| words.hear(bytes));
+    let counted = count_writes(count_reads(heard, &traffic), &traffic);
     Severable { allowance: Some((allowance, traffic)), ..Severable::new(counted, token) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_said_what_it_is_has_not_closed_early() {
+        let after = |pieces: &[&str]| {
+            let words = FirstWords::default();
+            pieces.iter().for_each(|piece| words.hear(piece.as_bytes()));
+            words.without_version()
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(after(&[]), some(""));
+        assert_eq!(after(&["Exceeded Max", "Startups\r\n"]), some("Exceeded MaxStartups\r\n"));
+        assert_eq!(after(&["hello\r\nSSH-", "2.0-x\r\n"]), None);
+        assert_eq!(after(&["no SSH-2.0 here\r\n"]), some("no SSH-2.0 here\r\n"));
+        assert_eq!(after(&["x".repeat(4096).as_str()]), None);
+    }
 }

@@ -44,6 +44,9 @@ pub fn explain(
         let said = last_line(&text).unwrap_or_default();
         return Some(Failure::LoginRefused { host, user, said, by_hand });
     }
+    if is_closed_early(&text) {
+        return Some(Failure::closed_early(host, ""));
+    }
     // At our `LogLevel` it is silent where it gives up at the key exchange (`sshlogdie` in OpenSSH's
     // log.c).
     let said = last_line(&text).unwrap_or_else(|| {
@@ -57,6 +60,22 @@ pub fn explain(
 /// OpenSSH's kex.c). A host whose key is looked at has said it: where the check of a key failed and
 /// then this is said, the key was that of a host on the way, which an `ssh` of its own connects to.
 const BEFORE_ANY_KEY: &str = "kex_exchange_identification: ";
+
+/// Whether the other end closed before it said what it is, and nothing that stands in the place of TCP
+/// knows more about it. "Connection closed by" is what `ssh` adds to it (`sshpkt_vfatal` in OpenSSH's
+/// packet.c).
+fn is_closed_early(text: &str) -> bool {
+    let closes =
+        |line: &str| line.contains("Connection closed") || line.contains("Connection reset");
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+    lines.peek().is_some_and(|first| first.starts_with(BEFORE_ANY_KEY))
+        && lines.all(|line| {
+            let is_first = line.starts_with(BEFORE_ANY_KEY);
+            let is_added = line.starts_with("Connection closed by ")
+                || line.starts_with("Connection reset by ");
+            closes(line) && (is_first || is_added)
+        })
+}
 
 /// The host whose key has changed, as `check_host_key` in OpenSSH's sshconnect.c names it: the
 /// configuration, or a jump host, may make it another than the target's.
@@ -174,6 +193,29 @@ mod tests {
         let refused = format!("ssh: connect to host jump port 22: Connection refused\r\n{end}");
         let refused = explained(&refused).unwrap().to_string();
         assert!(refused.ends_with("connect to host jump port 22: Connection refused"), "{refused}");
+    }
+
+    #[test]
+    fn a_host_that_closes_before_it_says_anything_is_told_from_one_that_is_not_reached() {
+        let closed = "kex_exchange_identification: Connection closed by remote host\r\n";
+        let reset = "kex_exchange_identification: read: Connection reset by peer\r\n";
+        let cases = [
+            (closed.to_owned(), true),
+            (reset.to_owned(), true),
+            (format!("{closed}Connection closed by 10.0.0.1 port 22\r\n"), true),
+            (format!("{reset}Connection reset by 10.0.0.1 port 22\r\n"), true),
+            // A jump host that closes, and the ssh behind it.
+            (format!("{closed}{closed}"), true),
+            (format!("ssh: connect to host jump port 22: Connection refused\r\n{closed}"), false),
+            (format!("Host key verification failed.\r\n{closed}"), false),
+            ("Connection closed by 10.0.0.1 port 22\r\n".to_owned(), false),
+            ("kex_exchange_identification: banner line too long\r\n".to_owned(), false),
+        ];
+        for (stderr, want) in cases {
+            let failure = explained(&stderr).unwrap();
+            let is_early = matches!(failure, Failure::ClosedEarly { .. });
+            assert_eq!(is_early, want, "{stderr}: {failure}");
+        }
     }
 
     #[test]
