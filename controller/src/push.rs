@@ -7,6 +7,7 @@
 
 mod again;
 mod error;
+mod no_shell;
 pub mod processor;
 pub mod refusal;
 pub mod script;
@@ -23,11 +24,12 @@ use crate::{
     snapshot,
     target::Target,
     transport::{
-        self, Channel, Ended, Failure, Login, Prompts, Step, Timings, container, openssh,
+        self, Carrier, Channel, Ended, Failure, Login, Prompts, Step, Timings, container, openssh,
         root::Rise, wsl,
     },
     words,
 };
+pub use no_shell::NoShell;
 use protocol::{
     WIRE_ID,
     frame::{self, FrameBuffer, FrameError},
@@ -190,8 +192,7 @@ impl Attempt<'_> {
     async fn run(&mut self, reporter: &dyn Reporter) -> Result<Started, Interruption> {
         let mut lines = MarkScanner::for_line(&script::mark(&self.token));
         let left = self.until.saturating_duration_since(Instant::now());
-        let late = PushError::late(Stage::NAME_CONNECTING, self.settings.patience);
-        let ready = within(left, late, async {
+        let ready = tokio::time::timeout(left, async {
             let Channel { reader, writer, carrier, .. } = &mut self.channel;
             let scanning = scan(reader, &mut lines);
             let found = match &self.rise {
@@ -208,14 +209,17 @@ impl Attempt<'_> {
                 Line::Ready { processor, unpacks } => {
                     let program = rest_of_line(reader, found.rest).await?;
                     let arch = processor.agent(&program).map_err(PushError::NoAgent)?;
-                    Ok((arch, unpacks))
+                    Ok::<_, Interruption>((arch, unpacks))
                 }
                 Line::Refused(refusal) => {
                     Err(PushError::Refused { refusal, bytes: self.largest }.into())
                 }
             }
-        })
-        .await;
+        });
+        let ready = match ready.await {
+            Ok(ready) => ready,
+            Err(_) => Err(self.nothing_came(lines.noise()).into()),
+        };
         self.timings.mark(Step::Ready);
         let (arch, unpacks) = ready?;
         // Whoever runs the script is let in.
@@ -243,11 +247,32 @@ impl Attempt<'_> {
         .await
     }
 
+    /// The error for a script that has not spoken in time.
+    fn nothing_came(&self, noise: &[u8]) -> PushError {
+        let limit = self.settings.patience;
+        // An `ssh` does not tell whether it was let in; what runs behind the login does.
+        let is_let_in = match &self.channel.carrier {
+            Some(Carrier::Connection(_)) => true,
+            Some(Carrier::Process(_)) | None => !noise.is_empty(),
+        };
+        match self.target {
+            Target::Ssh(ssh) if is_let_in => {
+                let config = self.settings.login.ssh_config.as_deref();
+                Failure::silent(ssh, config, first_of(noise), limit).into()
+            }
+            Target::Ssh(_)
+            | Target::Local
+            | Target::Container(_)
+            | Target::Wsl(_)
+            | Target::Snapshot(_) => PushError::late(Stage::NAME_CONNECTING, limit),
+        }
+    }
+
     /// Finds out why the channel ended, from the process that carried it.
     async fn explain_end(self, noise: &[u8]) -> PushError {
         const PATIENCE: Duration = Duration::from_secs(2);
         let Some(carrier) = self.channel.carrier else {
-            return PushError::NoShell { status: None, said: first_of(noise) };
+            return PushError::NoShell(NoShell::told_by(None, noise, b""));
         };
         drop(self.channel.writer);
         let is_ssh = carrier.is_ssh();
@@ -261,12 +286,16 @@ impl Attempt<'_> {
             let Login { prompts, ssh_config, .. } = &self.settings.login;
             let config = ssh_config.as_deref();
             let failure = openssh::explain(ssh, config, code, &stderr);
-            let is_refused = matches!(failure, Some(Failure::LoginRefused { .. }));
-            if is_refused
+            if let Some(Failure::LoginRefused { host, said, by_hand, .. }) = &failure
                 && *prompts == Prompts::Forbidden
-                && let Some(key) = openssh::encrypted_key(ssh, config).await
             {
-                return PushError::Ssh(Failure::Passphrase { key });
+                if let Some(key) = openssh::encrypted_key(ssh, config).await {
+                    return PushError::Ssh(Failure::Passphrase { key });
+                }
+                if let Some(wanted) = openssh::wants_answers(said.as_str()) {
+                    let (host, by_hand) = (host.clone(), by_hand.clone());
+                    return PushError::Ssh(Failure::NobodyToAsk { host, wanted, by_hand });
+                }
             }
             if let Some(failure) = failure {
                 return PushError::Ssh(failure);
@@ -285,8 +314,7 @@ impl Attempt<'_> {
         {
             return PushError::Wsl(problem);
         }
-        let said = if noise.trim_ascii().is_empty() { &stderr } else { noise };
-        PushError::NoShell { status: code, said: first_of(said) }
+        PushError::NoShell(NoShell::told_by(code, noise, &stderr))
     }
 }
 

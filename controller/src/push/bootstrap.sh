@@ -4,12 +4,25 @@
 # exclamation mark and no backslash. TOKEN, ROOM, PATIENCE and HEADER are filled in; all are digits.
 # So are MEMORY, which is yes or no, and ASKED: nothing, or for a snapshot the folder to answer from.
 
-umask 077; set -f; LC_ALL=C; export LC_ALL;
-token=TOKEN; room=ROOM;
+umask 077; set -f;
+token=TOKEN; room=ROOM; LC_ALL=C; export LC_ALL;
 # In two parts, so that an echo of this text is no mark.
 mark=sysmcp-; mark=${mark}$token;
-made=; inside=; holder=; places=; refused=; only=yes; file=;
+made=; inside=; holder=; places=; refused=; only=yes; lacks=; file=;
 say() { echo "$mark $*"; };
+# What a start-up file did to PATH, or an environment brought along as functions, is not meant for this.
+PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin; export PATH;
+unset -f cat chmod command dd gzip head kill mkdir rm rmdir stat timeout uname 2>/dev/null;
+# Without these it would go wrong later, in a way that tells nothing of the reason. A shell needs some
+# files for itself; files are limited in blocks of 512 bytes.
+files=`ulimit -n`; case $files in ?|1[0-5]) say LIMITED files $files; exit 95;; esac;
+blocks=`ulimit -f`; case $blocks in *[0-9]*) test $((blocks * 512)) -ge $room || {
+  say LIMITED bytes $((blocks * 512)); exit 95; };;
+esac;
+for tool in cat chmod dd head mkdir rm rmdir; do
+  command -v $tool >/dev/null 2>&1 || lacks="$lacks $tool";
+done;
+test -z "$lacks" || { say LACKS $lacks; exit 95; };
 # Whoever may write to a place may put another folder where ours was. So ours is left file by file,
 # and by name only if it is empty.
 leave() {
@@ -25,7 +38,7 @@ refuse() {
     *": No space left on device") why=full;
       test -z "$2" || case $(stat -f -c %c:%d "$place" 2>/dev/null) in 0:*) ;; *:0) why=inodes;; esac;;
     *": Permission denied"|*": Operation not permitted") why=unwritable;;
-    noexec|forbidden|missing|foreign|limit) ;;
+    noexec|forbidden|missing|foreign) ;;
     *) why=failed;;
   esac;
   # What only noexec and the like stand against may be started in memory, if that is allowed.
@@ -42,10 +55,7 @@ refuse_running() {
 };
 # Whether there is room in the file. It is empty then.
 has_room() {
-  why=$(head -c $room /dev/zero 2>&1 >"$file") && true >"$file" && return;
-  # Where nothing else is said, a limit of the size of files has ended it.
-  case $(ulimit -f) in unlimited) ;; *) test $(ulimit -f) -gt $((room / 512)) || why=limit;; esac;
-  false;
+  why=$(head -c $room /dev/zero 2>&1 >"$file") && true >"$file";
 };
 trap leave EXIT; trap "exit 1" HUP INT TERM PIPE;
 # A network that is cut without a word closes nothing here: what waits for bytes has a limit. Whether
@@ -55,7 +65,7 @@ machine=`timeout 5 uname -m 2>/dev/null` || {
   machine=`uname -m 2>/dev/null`; timeout 5 sh -c : >/dev/null 2>&1 || limit=;
 };
 # Without it no file can be run that has no name, and nothing be measured.
-test -r /proc/self/fd || { say NOPROC; exit 95; };
+test -r /proc/self/fd || { say NOPROC; exit 96; };
 for place in "$XDG_RUNTIME_DIR" /dev/shm /tmp /var/tmp "$HOME" /run; do
   test -n "$place" || continue;
   case $places in *:"$place":*) continue;; esac; places="$places:$place:";

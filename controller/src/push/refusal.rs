@@ -14,6 +14,19 @@ pub enum Refusal {
     NoCheck,
     /// What arrived is not what was sent.
     Altered,
+    /// Programs are missing that the script needs.
+    Lacks(Vec<String>),
+    /// A limit of the login's is too low.
+    Limited(Limit, u64),
+}
+
+/// What a login may have too little of (setrlimit(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Open files.
+    Files,
+    /// Bytes of a file.
+    Bytes,
 }
 
 /// The folders that were tried, and what became of a start in memory.
@@ -38,8 +51,6 @@ pub enum Obstacle {
     NoInodes,
     /// The user's quota is used up.
     Quota,
-    /// The login may write no file of that size.
-    SizeLimit,
     /// On a mount that forbids running files.
     NoExec,
     /// A file does not run there, and not for the mount's sake.
@@ -62,13 +73,12 @@ enum NoMemory {
 }
 
 /// All obstacles, with the script's word for each.
-const OBSTACLES: [(&str, Obstacle); 11] = [
+const OBSTACLES: [(&str, Obstacle); 10] = [
     ("unwritable", Obstacle::Unwritable),
     ("readonly", Obstacle::ReadOnly),
     ("full", Obstacle::Full),
     ("inodes", Obstacle::NoInodes),
     ("quota", Obstacle::Quota),
-    ("limit", Obstacle::SizeLimit),
     ("noexec", Obstacle::NoExec),
     ("forbidden", Obstacle::Forbidden),
     ("missing", Obstacle::Missing),
@@ -85,8 +95,7 @@ impl NoPlace {
             let known = OBSTACLES.iter().find(|(name, _)| *name == word);
             match (known, word, place.trim()) {
                 (Some((_, obstacle)), _, place) => {
-                    let shown = HostText::capped(place.as_bytes(), 100).to_string();
-                    found.places.push((*obstacle, shown));
+                    found.places.push((*obstacle, shown(place)));
                 }
                 (None, "memory", "none") => found.memory = Some(NoMemory::NoTool),
                 (None, "memory", "forbidden") => found.memory = Some(NoMemory::Forbidden),
@@ -142,6 +151,22 @@ impl NoPlace {
 }
 
 impl Refusal {
+    /// Reads the names of programs that are missing.
+    pub fn lacks(names: &str) -> Self {
+        Self::Lacks(names.split_ascii_whitespace().take(10).map(shown).collect())
+    }
+
+    /// Reads which limit is too low, and what it is.
+    pub fn limited(line: &str) -> Option<Self> {
+        let (limit, most) = line.split_once(' ')?;
+        let limit = match limit {
+            "files" => Limit::Files,
+            "bytes" => Limit::Bytes,
+            _ => return None,
+        };
+        Some(Self::Limited(limit, most.trim().parse().ok()?))
+    }
+
     /// What happened, and what helps.
     pub fn sentence(&self, bytes: usize) -> String {
         match self {
@@ -162,20 +187,37 @@ impl Refusal {
             Self::Altered => "the agent was altered on its way to the target; it was not run. \
                               Something between here and there changes data"
                 .to_owned(),
+            Self::Lacks(programs) => format!(
+                "the target has no {}, which the agent needs to start: install coreutils, or \
+                 busybox with its links, there",
+                programs.join(" and no ")
+            ),
+            Self::Limited(Limit::Files, most) => format!(
+                "the login may open {most} files at a time, and the agent needs more to start: raise \
+                 the limit there (`ulimit -n`, `nofile` in limits.conf)"
+            ),
+            Self::Limited(Limit::Bytes, most) => format!(
+                "the login may write files of {most} bytes at most, and the agent needs {bytes}: raise \
+                 the limit there (`ulimit -f`, `fsize` in limits.conf)"
+            ),
         }
     }
 
     /// The exit code for a command that ends with this.
     pub fn exit_code(&self) -> u8 {
-        use Obstacle::{Forbidden, Full, NoExec, NoInodes, Quota, SizeLimit};
+        use Obstacle::{Forbidden, Full, NoExec, NoInodes, Quota};
         match self {
-            Self::NoPlace(found) if found.has(&[Full, NoInodes, Quota, SizeLimit]) => exit::NO_ROOM,
+            Self::NoPlace(found) if found.has(&[Full, NoInodes, Quota]) => exit::NO_ROOM,
             Self::NoPlace(found) if found.has(&[NoExec, Forbidden]) => exit::CANNOT_RUN,
             Self::NoPlace(_) => exit::NO_ROOM,
-            Self::NoProc | Self::NoCheck => exit::CANNOT_RUN,
+            Self::NoProc | Self::NoCheck | Self::Lacks(_) | Self::Limited(..) => exit::CANNOT_RUN,
             Self::Altered => exit::ALTERED,
         }
     }
+}
+
+fn shown(word: &str) -> String {
+    HostText::capped(word.as_bytes(), 100).to_string()
 }
 
 impl Obstacle {
@@ -186,7 +228,6 @@ impl Obstacle {
             Self::Full => "is full",
             Self::NoInodes => "has no inode left",
             Self::Quota => "is at the user's quota",
-            Self::SizeLimit => "is open to small files only",
             Self::NoExec => "forbids running files",
             Self::Forbidden => "runs no file, though it is not mounted noexec",
             Self::Missing => "is no folder",
@@ -201,7 +242,6 @@ impl Obstacle {
             Self::Full => Some("free some room in one of them"),
             Self::NoInodes => Some("remove some files in one of them, however small (`df -i`)"),
             Self::Quota => Some("remove files of this user there, or raise the quota"),
-            Self::SizeLimit => Some("raise the login's limit of the size of files (`ulimit -f`)"),
             Self::Forbidden => Some(
                 "a security module may forbid it (SELinux, AppArmor, fapolicyd): `id -Z` and the \
                  audit log there say which; let this user run files in one of them",
@@ -221,7 +261,6 @@ impl Obstacle {
             Self::Full
             | Self::NoInodes
             | Self::Quota
-            | Self::SizeLimit
             | Self::Forbidden
             | Self::Foreign
             | Self::Failed => false,
@@ -248,7 +287,6 @@ mod tests {
             ),
             ("inodes=/tmp", exit::NO_ROOM, "/tmp has no inode left", "`df -i`"),
             ("quota=/home/me", exit::NO_ROOM, "is at the user's quota", "raise the quota"),
-            ("limit=/tmp", exit::NO_ROOM, "small files only", "`ulimit -f`"),
             ("noexec=/tmp", exit::CANNOT_RUN, "/tmp forbids running files", "without noexec"),
             ("noexec=/tmp|readonly=/run", exit::CANNOT_RUN, "/run is read-only", "--in-memory"),
             ("forbidden=/tmp", exit::CANNOT_RUN, "not mounted noexec", "`id -Z`"),
@@ -281,6 +319,20 @@ mod tests {
         ];
         for (line, want) in cases {
             assert_eq!(refusal(line).sentence(1).contains("--in-memory"), want, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_the_start_lacks_is_named() {
+        let cases = [
+            (Some(Refusal::lacks("dd head")), "the target has no dd and no head,"),
+            (Refusal::limited("files 8"), "may open 8 files at a time"),
+            (Refusal::limited("bytes 512"), "files of 512 bytes at most, and the agent needs 10:"),
+        ];
+        for (refusal, want) in cases {
+            let refusal = refusal.unwrap();
+            assert_eq!(refusal.exit_code(), exit::CANNOT_RUN, "{want}");
+            assert!(refusal.sentence(10).contains(want), "{}", refusal.sentence(10));
         }
     }
 

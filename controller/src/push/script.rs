@@ -110,6 +110,8 @@ impl Line {
             "NOPROC" => Some(Self::Refused(Refusal::NoProc)),
             "NOCHECK" => Some(Self::Refused(Refusal::NoCheck)),
             "ALTERED" => Some(Self::Refused(Refusal::Altered)),
+            "LACKS" => Some(Self::Refused(Refusal::lacks(rest))),
+            "LIMITED" => Some(Self::Refused(Refusal::limited(rest)?)),
             _ => None,
         }
     }
@@ -198,7 +200,12 @@ mod tests {
         assert_eq!(Line::parse("NOPLACE|full=/a b|noexec=/dev/shm"), Some(no_place));
         assert_eq!(Line::parse("NOPROC"), Some(Line::Refused(Refusal::NoProc)));
         let wrong = ["", "READY", "READY x86_64", "READY x86_64 gzip", "READY x86_64 gzip x"];
-        let wrong = wrong.into_iter().chain(["SOMETHING else", "READY \u{1b}[2J gzip 16"]);
+        let wrong = wrong.into_iter().chain([
+            "LIMITED",
+            "LIMITED files x",
+            "SOMETHING else",
+            "READY \u{1b}[2J gzip 16",
+        ]);
         for wrong in wrong {
             assert_eq!(Line::parse(wrong), None, "{wrong}");
         }

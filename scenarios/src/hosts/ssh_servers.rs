@@ -19,8 +19,7 @@ pub const HOSTS: &[Host] = &[
     Host::in_full("ForceCommand /bin/false", || with(&["ForceCommand /bin/false"])),
     Host::in_full("ForceCommand nologin", || with(&["ForceCommand /usr/sbin/nologin"])),
     Host::in_full("ForceCommand internal-sftp", || {
-        let lines = &["Subsystem sftp internal-sftp", "ForceCommand internal-sftp"];
-        Site { lines, words: SOON, ..Site::USUAL }.ask()
+        with(&["Subsystem sftp internal-sftp", "ForceCommand internal-sftp"])
     }),
     Host::in_full("ForceCommand of a program that is missing", || {
         with(&["ForceCommand /opt/nowhere/menu"])
@@ -100,11 +99,11 @@ pub const HOSTS: &[Host] = &[
     Host::in_full("OpenSSH 10.0", || Site { kind: Kind::OpenSsh10, ..Site::USUAL }.ask()),
     Host::in_full("ChrootDirectory that is empty", || jail("")),
     Host::in_full("ChrootDirectory with a shell that is not /bin/sh", || {
-        jail("mkdir /srv/jail/bin; cp /bin/busybox /srv/jail/bin/ash; ")
+        jail(&format!("{LIBRARIES} cp /bin/busybox /srv/jail/bin/ash; "))
     }),
-    Host::in_full("ChrootDirectory with /bin/sh, and without /proc", || jail(FURNISHED)),
+    Host::in_full("ChrootDirectory with /bin/sh, and without /proc", || jail(&furnished())),
     Host::in_full("ChrootDirectory with /bin/sh and /proc", || {
-        jail(&format!("{FURNISHED} mkdir /srv/jail/proc; mount -t proc proc /srv/jail/proc; "))
+        jail(&format!("{} mkdir /srv/jail/proc; mount -t proc proc /srv/jail/proc; ", furnished()))
     }),
     Host::in_full("nobody listens at the port", || at_port(|| Ok(1))),
     Host::sampled("the port closes each connection at once", || {
@@ -155,22 +154,31 @@ fn dropbear(kind: Kind, words: &[&'static str]) -> Result<Outcome> {
 
 /// A folder whose name does something where it is not quoted.
 fn odd_runtime_folder() -> Result<Outcome> {
-    const FOLDER: &str = "/tmp/a folder's `touch /tmp/x` $(touch /tmp/x)";
+    const FOLDER: &str = "/tmp/a folder's `touch x` $(touch y) *";
     let line = format!("SetEnv \"XDG_RUNTIME_DIR={FOLDER}\"");
     Site {
         lines: &[&line],
-        first: "mkdir -m 777 \"$TOP/tmp/a folder's \\`touch /tmp/x\\` \\$(touch /tmp/x)\"",
+        first: "mkdir -m 777 \"$TOP/tmp/a folder's \\`touch x\\` \\$(touch y) *\"",
         variables: &[("XDG_RUNTIME_DIR", FOLDER)],
         ..Site::USUAL
     }
     .ask()
 }
 
+/// What a program in a jail takes before its first word.
+const LIBRARIES: &str = "for folder in bin lib lib64; do mkdir /srv/jail/$folder; done; \
+                         mount --rbind /usr/lib /srv/jail/lib; \
+                         mount --rbind /usr/lib64 /srv/jail/lib64; ";
+
 /// What fills a jail with the programs of busybox and a place for files.
-const FURNISHED: &str = "mkdir /srv/jail/bin /srv/jail/dev; mkdir -m 1777 /srv/jail/tmp; \
-                         cp /bin/busybox /srv/jail/bin/busybox; \
-                         chroot /srv/jail /bin/busybox --install -s /bin; \
-                         touch /srv/jail/dev/null; mount --bind /dev/null /srv/jail/dev/null; ";
+fn furnished() -> String {
+    format!(
+        "{LIBRARIES} mkdir /srv/jail/dev; mkdir -m 1777 /srv/jail/tmp; \
+         cp /bin/busybox /srv/jail/bin/busybox; \
+         chroot /srv/jail /bin/busybox --install -s /bin; \
+         touch /srv/jail/dev/null; mount --bind /dev/null /srv/jail/dev/null; "
+    )
+}
 
 /// A server that locks its users into a folder, which root fills before.
 fn jail(fill: &str) -> Result<Outcome> {
