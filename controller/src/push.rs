@@ -6,24 +6,26 @@
 //! name on the target.
 
 mod again;
+mod error;
 mod no_shell;
+pub mod processor;
+pub mod refusal;
 pub mod script;
 mod sending;
 #[cfg(test)]
 mod tests;
 mod without_shell;
 
+pub use error::PushError;
+
 use crate::{
-    agents::{Agent, Agents, NoAgent},
-    exit,
+    agents::{Agent, Agents},
     reporter::{Reporter, Stage},
-    snapshot::{self, NotASnapshot},
+    snapshot,
     target::Target,
     transport::{
-        self, Carrier, Channel, Ended, Failure, Login, NotOpened, Prompts, Step, Timings,
-        container, openssh,
-        root::{self, Rise},
-        wsl,
+        self, Carrier, Channel, Ended, Failure, Login, Prompts, Step, Timings, container, openssh,
+        root::Rise, wsl,
     },
     words,
 };
@@ -35,7 +37,7 @@ use protocol::{
     host_text::HostText,
     message::{FromAgent, Hello, Terms, ToAgent},
 };
-use script::{Line, Refusal, Source};
+use script::{Line, Source, Task};
 use std::time::Duration;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
@@ -67,6 +69,8 @@ pub struct Settings {
     pub silence_limit: Duration,
     /// How a login is made.
     pub login: Login,
+    /// Whether the agent may start from memory where no folder lets files run.
+    pub in_memory: bool,
 }
 
 impl Settings {
@@ -108,7 +112,9 @@ async fn once(
     let largest = settings.agents.largest().map_err(PushError::NoAgent)?;
     let token = new_token()?;
     let patience = settings.patience.max(transfer_patience(largest));
-    let script = script::for_session(&token, largest, patience, source);
+    let Settings { in_memory, .. } = *settings;
+    let task = Task { room_bytes: largest, patience, source, in_memory };
+    let script = script::for_session(&token, task);
     let Login { as_root, prompts, .. } = settings.login;
     let rise = Rise::of(target, as_root, prompts)
         .map_err(|error| PushError::Transport(error.to_string()))?;
@@ -199,17 +205,26 @@ impl Attempt<'_> {
                 },
             };
             let line = Line::parse(&found.line);
-            Ok::<_, Interruption>(line.ok_or(PushError::Script { line: shown(&found.line) })?)
+            match line.ok_or_else(|| PushError::Script { line: shown(&found.line) })? {
+                Line::Ready { processor, unpacks } => {
+                    let program = rest_of_line(reader, found.rest).await?;
+                    let arch = processor.agent(&program).map_err(PushError::NoAgent)?;
+                    Ok::<_, Interruption>((arch, unpacks))
+                }
+                Line::Refused(refusal) => {
+                    Err(PushError::Refused { refusal, bytes: self.largest }.into())
+                }
+            }
         });
         let ready = match ready.await {
-            Ok(ready) => ready?,
-            Err(_) => return Err(self.nothing_came(lines.noise()).into()),
+            Ok(ready) => ready,
+            Err(_) => Err(self.nothing_came(lines.noise()).into()),
         };
         self.timings.mark(Step::Ready);
+        let (arch, unpacks) = ready?;
         // Whoever runs the script is let in.
         self.channel.login = None;
-        let Line::Ready { machine, unpacks } = ready else { return Err(self.refused(ready)) };
-        let agent = self.settings.agents.for_machine(&machine).map_err(PushError::NoAgent)?;
+        let agent = self.settings.agents.for_machine(arch).map_err(PushError::NoAgent)?;
         let payload = if unpacks { agent.packed.clone() } else { unpacked(&agent)? };
         let header = script::header(payload.len(), &agent.sha256, unpacks);
         let tail = self.settings.opening(&self.token)?;
@@ -230,13 +245,6 @@ impl Attempt<'_> {
             Ok((buffer, hello, agent.sha256))
         })
         .await
-    }
-
-    fn refused(&self, line: Line) -> Interruption {
-        match line {
-            Line::Refused(refusal) => PushError::Refused { refusal, bytes: self.largest }.into(),
-            Line::Ready { .. } => Interruption::Ended { noise: Vec::new() },
-        }
     }
 
     /// The error for a script that has not spoken in time.
@@ -349,6 +357,30 @@ async fn scan(
     }
 }
 
+/// Reads the line that follows on what was read already, which may hold any bytes. A line without
+/// end ends where no line of the script's is that long.
+async fn rest_of_line(
+    reader: &mut (impl AsyncRead + Unpin),
+    mut line: Vec<u8>,
+) -> Result<Vec<u8>, Interruption> {
+    const MAX_BYTES: usize = 64;
+    loop {
+        if let Some(length) = line.iter().position(|byte| *byte == b'\n') {
+            line.truncate(length);
+            return Ok(line);
+        }
+        if line.len() > MAX_BYTES {
+            return Ok(line);
+        }
+        let mut bytes = [0; MAX_BYTES];
+        let read = reader.read(&mut bytes).await.unwrap_or(0);
+        if read == 0 {
+            return Err(Interruption::Ended { noise: Vec::new() });
+        }
+        line.extend_from_slice(bytes.get(..read).unwrap_or_default());
+    }
+}
+
 /// Waits for the agent's mark and its first message, or for the script's reason why not.
 async fn wait_for_start(
     reader: &mut (impl AsyncRead + Unpin),
@@ -402,96 +434,4 @@ fn shown(line: &str) -> HostText {
 fn first_of(bytes: &[u8]) -> HostText {
     let text = String::from_utf8_lossy(bytes);
     words::of_others(&text, 400)
-}
-
-/// Why there is no agent at the other end.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum PushError {
-    /// The folder that was named as a snapshot is none.
-    #[error("{0}")]
-    Snapshot(#[from] NotASnapshot),
-    /// None can be sent.
-    #[error("{0}")]
-    NoAgent(NoAgent),
-    /// The process that would carry the channel could not be started.
-    #[error("could not start a connection: {0}")]
-    Transport(String),
-    /// ssh did not log in, or nothing answers behind the login.
-    #[error("{0}")]
-    Ssh(#[from] Failure),
-    /// The agent is not root's, and should be.
-    #[error("{0}")]
-    Root(root::Problem),
-    /// No way into a container.
-    #[error("{0}")]
-    Container(container::Problem),
-    /// No way into a distribution.
-    #[error("{0}")]
-    Wsl(wsl::Problem),
-    /// What answered is no shell that runs the script.
-    #[error("{}", .0.sentence())]
-    NoShell(NoShell),
-    /// The script said why it would not start the agent.
-    #[error("{}", .refusal.sentence(*.bytes))]
-    Refused {
-        /// Why.
-        refusal: Refusal,
-        /// Bytes that need room.
-        bytes: usize,
-    },
-    /// The script said something it does not say.
-    #[error("the target answered `{line}` where the start-up script answers")]
-    Script {
-        /// What it said.
-        line: HostText,
-    },
-    /// The agent is not the one that was sent.
-    #[error("{0}")]
-    Handshake(#[from] HandshakeError),
-    /// What came is not a frame.
-    #[error("the target sent what is no message: {0}")]
-    Frame(#[from] FrameError),
-    /// It took too long.
-    #[error("{doing} took longer than {seconds} s; allow more with --connect-timeout")]
-    TimedOut {
-        /// What took so long.
-        doing: &'static str,
-        /// The limit.
-        seconds: u64,
-    },
-}
-
-impl From<NotOpened> for PushError {
-    fn from(not_opened: NotOpened) -> Self {
-        match not_opened {
-            NotOpened::Login(failure) => Self::Ssh(failure),
-            NotOpened::Container(problem) => Self::Container(problem),
-            NotOpened::Wsl(problem) => Self::Wsl(problem),
-            NotOpened::Process(error) => Self::Transport(error.to_string()),
-        }
-    }
-}
-
-impl PushError {
-    fn late(doing: &'static str, limit: Duration) -> Self {
-        Self::TimedOut { doing, seconds: limit.as_secs() }
-    }
-
-    /// The exit code for a command that ends with this.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Snapshot(_) => exit::BAD_TARGET,
-            Self::NoAgent(NoAgent::Machine { .. }) => exit::CANNOT_RUN,
-            Self::NoAgent(_) => exit::NO_AGENT,
-            Self::Transport(_) | Self::TimedOut { .. } => exit::UNREACHABLE,
-            Self::Ssh(failure) => failure.exit_code(),
-            Self::Root(problem) => problem.exit_code(),
-            Self::Container(problem) => problem.exit_code(),
-            Self::Wsl(problem) => problem.exit_code(),
-            Self::NoShell(answered) => answered.exit_code(),
-            Self::Script { .. } => exit::NO_SHELL,
-            Self::Refused { refusal, .. } => refusal.exit_code(),
-            Self::Handshake(_) | Self::Frame(_) => exit::ALTERED,
-        }
-    }
 }

@@ -5,7 +5,6 @@
 //! known versions have.
 
 use super::first_of;
-use crate::exit;
 use protocol::{handshake::MAX_NOISE_BYTES, host_text::HostText};
 
 /// What answered, as far as it can be told.
@@ -45,8 +44,6 @@ enum Cause {
     Session,
     /// The start-up script found its input closed, or read by somebody else.
     NoInput,
-    /// The agent runs and has nothing to read.
-    NoProc,
     /// Anything else, with words or without.
     Unknown,
 }
@@ -63,8 +60,6 @@ const SAID: &[(&str, Cause)] = &[
     ("annot fork", Cause::Processes),
     ("fork: retry", Cause::Processes),
     ("fork: Resource temporarily unavailable", Cause::Processes),
-    // The agent's own words, in `probe-agent/src/main.rs`.
-    ("probe-agent: cannot open /proc", Cause::NoProc),
     // The start of the start-up script.
     ("umask 077; set -f; token=", Cause::Echo),
 ];
@@ -132,17 +127,8 @@ impl NoShell {
                                account, such as .bashrc, reads or closes its input. Let it do that only \
                                at a terminal"
                 .to_owned(),
-            Cause::NoProc => "the agent was started and finds no /proc, from which it reads everything. \
-                              Mount it where the user is let in, also inside of a `ChrootDirectory` of \
-                              sshd_config"
-                .to_owned(),
             Cause::Unknown => self.any(),
         }
-    }
-
-    /// The exit code for a command that ends with this.
-    pub const fn exit_code(&self) -> u8 {
-        if matches!(self.cause, Cause::NoProc) { exit::CANNOT_RUN } else { exit::NO_SHELL }
     }
 
     fn any(&self) -> String {
@@ -196,8 +182,7 @@ mod tests {
 
     #[test]
     fn what_answers_is_told_by_what_it_says() {
-        let cases: [(Option<i32>, &str, &str, &str); 20] = [
-            (Some(71), "", "probe-agent: cannot open /proc: nowhere\n", "finds no /proc"),
+        let cases: [(Option<i32>, &str, &str, &str); 19] = [
             (Some(1), "This account is currently not available.\n", "", "nologin answers"),
             (Some(1), "Welcome\n", "rbash: line 1: exec: restricted\n", "a restricted shell"),
             (Some(1), "", "zsh:exec:1: /bin/sh: restricted\n", "a restricted shell"),

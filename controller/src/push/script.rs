@@ -1,10 +1,11 @@
 //! The start-up script, and what it says.
 
-use crate::{exit, transport::local::SNAPSHOT_VARIABLE};
-use protocol::{
-    handshake::{Sha256, Token},
-    host_text::HostText,
+use super::{
+    processor::Processor,
+    refusal::{NoPlace, Refusal},
 };
+use crate::transport::local::SNAPSHOT_VARIABLE;
+use protocol::handshake::{Sha256, Token};
 use std::time::Duration;
 
 const SOURCE: &str = include_str!("bootstrap.sh");
@@ -29,8 +30,22 @@ pub fn new_token() -> std::io::Result<Token> {
     Ok(Token::new(random))
 }
 
-/// The script as one line, for one session. It waits no longer than `patience` for what is sent.
-pub fn for_session(token: &Token, room_bytes: usize, patience: Duration, source: Source) -> String {
+/// What the script is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Task {
+    /// Bytes for which there must be room.
+    pub room_bytes: usize,
+    /// How long it waits for what is sent.
+    pub patience: Duration,
+    /// What the agent answers from.
+    pub source: Source,
+    /// Whether it may start the agent from memory where no folder lets files run.
+    pub in_memory: bool,
+}
+
+/// The script as one line, for one session.
+pub fn for_session(token: &Token, task: Task) -> String {
+    let Task { room_bytes, patience, source, in_memory } = task;
     let lines = SOURCE.lines().map(str::trim).filter(|line| !line.is_empty());
     let code: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
     code.join(" ")
@@ -38,6 +53,7 @@ pub fn for_session(token: &Token, room_bytes: usize, patience: Duration, source:
         .replace("ROOM", &room_bytes.to_string())
         .replace("PATIENCE", &patience.as_secs().to_string())
         .replace("HEADER", &HEADER_BYTES.to_string())
+        .replace("MEMORY", if in_memory { "yes" } else { "no" })
         .replace("ASKED", &asked(source))
 }
 
@@ -72,10 +88,11 @@ pub fn header(payload_bytes: usize, sha256: &Sha256, is_packed: bool) -> String 
 /// A line of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A place was found; the payload may come.
+    /// A place was found; the payload may come. The start of a program of the target's own is the
+    /// next line.
     Ready {
-        /// What `uname -m` says.
-        machine: String,
+        /// What it runs on.
+        processor: Processor,
         /// Whether the target can unpack gzip.
         unpacks: bool,
     },
@@ -83,173 +100,59 @@ pub enum Line {
     Refused(Refusal),
 }
 
-/// Why the script does not start the agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// No folder serves.
-    NoPlace(Vec<(Obstacle, String)>),
-    /// Nothing on the target can check what arrives.
-    NoCheck,
-    /// What arrived is not what was sent.
-    Altered,
-    /// Programs are missing that the script needs.
-    Lacks(Vec<String>),
-    /// A limit of the login's is too low.
-    Limited(Limit, u64),
-}
-
-/// What a login may have too little of (setrlimit(2)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// Open files.
-    Files,
-    /// Bytes of a file.
-    Bytes,
-}
-
-/// Why one folder does not serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Obstacle {
-    /// Not writable to this user.
-    Unwritable,
-    /// No room for the file.
-    Full,
-    /// Files may not be run there.
-    NoExec,
-}
-
 impl Line {
     /// Reads a line, without its mark.
     pub fn parse(line: &str) -> Option<Self> {
-        let mut words = line.split_ascii_whitespace();
-        match words.next()? {
-            "READY" => {
-                let machine = words.next()?.to_owned();
-                // It is repeated in an error, so it may not be just any text.
-                let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-                if machine.len() > 32 || !machine.bytes().all(is_name) {
-                    return None;
-                }
-                Some(Self::Ready { machine, unpacks: words.next()? == "gzip" })
-            }
-            "NOPLACE" => Some(Self::Refused(Refusal::NoPlace(words.filter_map(place).collect()))),
+        let (word, rest) = line.split_once([' ', '|']).unwrap_or((line, ""));
+        match word {
+            "READY" => ready(rest),
+            "NOPLACE" => Some(Self::Refused(Refusal::NoPlace(NoPlace::parse(rest)))),
+            "NOPROC" => Some(Self::Refused(Refusal::NoProc)),
             "NOCHECK" => Some(Self::Refused(Refusal::NoCheck)),
             "ALTERED" => Some(Self::Refused(Refusal::Altered)),
-            "LACKS" => Some(Self::Refused(Refusal::Lacks(words.take(10).map(shown).collect()))),
-            "LIMITED" => {
-                let limit = match words.next()? {
-                    "files" => Limit::Files,
-                    "bytes" => Limit::Bytes,
-                    _ => return None,
-                };
-                Some(Self::Refused(Refusal::Limited(limit, words.next()?.parse().ok()?)))
-            }
+            "LACKS" => Some(Self::Refused(Refusal::lacks(rest))),
+            "LIMITED" => Some(Self::Refused(Refusal::limited(rest)?)),
             _ => None,
         }
     }
 }
 
-fn shown(word: &str) -> String {
-    HostText::capped(word.as_bytes(), 100).to_string()
-}
-
-fn place(word: &str) -> Option<(Obstacle, String)> {
-    let (obstacle, place) = word.split_once('=')?;
-    let obstacle = match obstacle {
-        "unwritable" => Obstacle::Unwritable,
-        "full" => Obstacle::Full,
-        "noexec" => Obstacle::NoExec,
-        _ => return None,
-    };
-    Some((obstacle, shown(place)))
-}
-
-impl Refusal {
-    /// What happened, and what helps.
-    pub fn sentence(&self, bytes: usize) -> String {
-        match self {
-            Self::NoPlace(places) => {
-                let listed: Vec<String> =
-                    places.iter().map(|(why, place)| format!("{place} {}", why.word())).collect();
-                let found =
-                    if listed.is_empty() { "none exists".to_owned() } else { listed.join(", ") };
-                format!(
-                    "no place on the target for the agent ({found}); it needs {bytes} bytes in a \
-                     folder where files may be run: {}",
-                    self.remedy()
-                )
-            }
-            Self::NoCheck => "the target has none of sha256sum, shasum, openssl and gzip, so what \
-                              arrives there could not be checked"
-                .to_owned(),
-            Self::Altered => "the agent was altered on its way to the target; it was not run. \
-                              Something between here and there changes data"
-                .to_owned(),
-            Self::Lacks(programs) => format!(
-                "the target has no {}, which the agent needs to start. Such programs come with \
-                 coreutils, or with busybox and its links",
-                programs.join(" and no ")
-            ),
-            Self::Limited(Limit::Files, most) => format!(
-                "the login may open {most} files at a time, and the agent needs more to start: raise \
-                 the limit there (`ulimit -n`, `nofile` in limits.conf)"
-            ),
-            Self::Limited(Limit::Bytes, most) => format!(
-                "the login may write files of {most} bytes at most, and the agent needs {bytes} bytes: \
-                 raise \
-                 the limit there (`ulimit -f`, `fsize` in limits.conf)"
-            ),
-        }
+fn ready(line: &str) -> Option<Line> {
+    let mut words = line.split_ascii_whitespace();
+    let machine = words.next()?.to_owned();
+    // It is repeated in an error, so it may not be just any text.
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    if machine.len() > 32 || !machine.bytes().all(is_name) {
+        return None;
     }
-
-    fn remedy(&self) -> &'static str {
-        let Self::NoPlace(places) = self else { return "" };
-        if places.iter().any(|(why, _)| *why == Obstacle::Full) {
-            "free some room in one of them"
-        } else {
-            "mount one of them without noexec, or give the user a writable home"
-        }
-    }
-
-    /// The exit code for a command that ends with this.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::NoPlace(places) if places.iter().any(|(why, _)| *why == Obstacle::Full) => {
-                exit::NO_ROOM
-            }
-            Self::NoPlace(_) | Self::NoCheck | Self::Lacks(_) | Self::Limited(..) => {
-                exit::CANNOT_RUN
-            }
-            Self::Altered => exit::ALTERED,
-        }
-    }
-}
-
-impl Obstacle {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Unwritable => "is not writable",
-            Self::Full => "is full",
-            Self::NoExec => "forbids running files",
-        }
-    }
+    let unpacks = words.next()? == "gzip";
+    let address_digits = words.next()?.parse().ok()?;
+    Some(Line::Ready { processor: Processor { machine, address_digits }, unpacks })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const TASK: Task = Task {
+        room_bytes: 1_200_000,
+        patience: Duration::from_secs(60),
+        source: Source::Machine,
+        in_memory: false,
+    };
+
     fn script() -> String {
-        for_session(&Token::new([0xab; 16]), 1_200_000, Duration::from_secs(60), Source::Machine)
+        for_session(&Token::new([0xab; 16]), TASK)
     }
 
     #[test]
     fn it_survives_any_login_shell() {
-        // Between single quotes, sh, bash, zsh, fish, csh and tcsh all pass these on as they are.
-        for forbidden in ["'", "\n", "!", "\\\\"] {
+        // Between single quotes, sh, bash, zsh, fish, csh and tcsh all pass on what has none of these.
+        // A backslash would be doubled on its way to sudo, which not all of them pass on.
+        for forbidden in ["'", "\n", "!", "\\"] {
             assert!(!script().contains(forbidden), "{forbidden:?}");
         }
-        for placeholder in ["TOKEN", "ROOM", "PATIENCE", "HEADER", "ASKED"] {
+        for placeholder in ["TOKEN", "ROOM", "PATIENCE", "HEADER", "ASKED", "MEMORY"] {
             assert!(!script().contains(placeholder), "{placeholder}");
         }
     }
@@ -264,7 +167,7 @@ mod tests {
     #[test]
     fn a_snapshot_is_named_only_to_the_agent_of_a_snapshot() {
         let token = Token::new([0xab; 16]);
-        let asked = for_session(&token, 1, Duration::from_secs(60), Source::Snapshot);
+        let asked = for_session(&token, Task { source: Source::Snapshot, ..TASK });
         assert!(asked.contains("--snapshot \"$SYSMCP_SNAPSHOT_FOLDER\""), "{asked}");
         assert!(!script().contains("SNAPSHOT"), "a variable of a target's login decides nothing");
     }
@@ -281,45 +184,30 @@ mod tests {
     }
 
     #[test]
-    fn its_lines_are_read() {
-        let ready = Line::Ready { machine: "x86_64".to_owned(), unpacks: true };
-        assert_eq!(Line::parse("READY x86_64 gzip"), Some(ready));
-        let Some(Line::Refused(refusal)) = Line::parse("NOPLACE full=/tmp noexec=/dev/shm") else {
-            panic!("not read");
-        };
-        assert_eq!(refusal.exit_code(), exit::NO_ROOM);
-        let sentence = refusal.sentence(10);
-        assert!(sentence.contains("/tmp is full, /dev/shm forbids running files"), "{sentence}");
-        let cases = [
-            ("LACKS dd head", "the target has no dd and no head,"),
-            ("LIMITED files 8", "may open 8 files at a time"),
-            ("LIMITED bytes 512", "files of 512 bytes at most, and the agent needs 10 bytes:"),
-        ];
-        for (line, want) in cases {
-            let Some(Line::Refused(refusal)) = Line::parse(line) else {
-                panic!("not read: {line}")
-            };
-            assert_eq!(refusal.exit_code(), exit::CANNOT_RUN, "{line}");
-            assert!(refusal.sentence(10).contains(want), "{}", refusal.sentence(10));
-        }
-        for wrong in [
-            "",
-            "READY",
-            "READY x86_64",
-            "LIMITED",
-            "LIMITED files x",
-            "SOMETHING else",
-            "READY \u{1b}[2J gzip",
-        ] {
-            assert_eq!(Line::parse(wrong), None, "{wrong}");
-        }
+    fn only_a_setting_starts_the_agent_from_memory() {
+        assert!(script().contains("test no = yes"), "{}", script());
+        let allowed = for_session(&Token::new([0xab; 16]), Task { in_memory: true, ..TASK });
+        assert!(allowed.contains("test yes = yes"), "{allowed}");
     }
 
     #[test]
-    fn a_hostile_place_is_escaped() {
-        let Some(Line::Refused(refusal)) = Line::parse("NOPLACE full=/\x1b[31m") else {
-            panic!("not read");
-        };
-        assert!(!refusal.sentence(1).contains('\x1b'));
+    fn its_lines_are_read() {
+        let processor = Processor { machine: "x86_64".to_owned(), address_digits: 16 };
+        let ready = Line::Ready { processor, unpacks: true };
+        assert_eq!(Line::parse("READY x86_64 gzip 16"), Some(ready));
+        let no_place = NoPlace::parse("full=/a b|noexec=/dev/shm");
+        let no_place = Line::Refused(Refusal::NoPlace(no_place));
+        assert_eq!(Line::parse("NOPLACE|full=/a b|noexec=/dev/shm"), Some(no_place));
+        assert_eq!(Line::parse("NOPROC"), Some(Line::Refused(Refusal::NoProc)));
+        let wrong = ["", "READY", "READY x86_64", "READY x86_64 gzip", "READY x86_64 gzip x"];
+        let wrong = wrong.into_iter().chain([
+            "LIMITED",
+            "LIMITED files x",
+            "SOMETHING else",
+            "READY \u{1b}[2J gzip 16",
+        ]);
+        for wrong in wrong {
+            assert_eq!(Line::parse(wrong), None, "{wrong}");
+        }
     }
 }

@@ -274,7 +274,7 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::push::script::{self, Source};
+    use crate::push::script::{self, Source, Task};
     use protocol::handshake::Token;
     use std::{process::Command, time::Duration};
 
@@ -284,7 +284,10 @@ mod tests {
 
     fn start_up() -> String {
         let token = Token::new([0xab; 16]);
-        script::for_session(&token, 1_200_000, Duration::from_secs(60), Source::Machine)
+        let patience = Duration::from_secs(60);
+        let source = Source::Machine;
+        let task = Task { room_bytes: 1_200_000, patience, source, in_memory: true };
+        script::for_session(&token, task)
     }
 
     #[test]
