@@ -95,7 +95,7 @@ pub enum Failure {
         by_hand: String,
     },
     /// No connection came about.
-    #[error("{host} does not answer: {said}")]
+    #[error("{host} does not answer: {said}{}", what_helps(.said.as_str()))]
     Unreachable {
         /// The host.
         host: String,
@@ -143,7 +143,7 @@ pub enum Failure {
         by_hand: String,
     },
     /// A step of connecting took too long.
-    #[error("{host}: {step} took longer than {seconds} s; allow more with --connect-timeout")]
+    #[error("{host}: {step} took longer than {seconds} s{}", more_time(.step))]
     TimedOut {
         /// The host.
         host: String,
@@ -245,6 +245,41 @@ pub(super) fn by_hand(target: &SshTarget, config: Option<&Path>) -> String {
     let user = target.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
     command.push_str(&format!(" {user}{}", target.host));
     command
+}
+
+/// What helps against the usual reasons for which nothing answers, as the system and `ssh` name them.
+fn what_helps(said: &str) -> &'static str {
+    const REASONS: [(&str, &str); 6] = [
+        (
+            "connection refused",
+            ". Nothing listens there: check the port, and that the SSH server runs",
+        ),
+        ("no route to host", ". Check the address, and the network or VPN that leads there"),
+        ("network is unreachable", ". Check the address, and the network or VPN that leads there"),
+        ("timed out", ". It is down, or something between drops what is sent: check the address"),
+        ("name or service not known", ". Check the spelling, or write its address"),
+        (
+            "name resolution",
+            ". Check the spelling and the DNS of this machine, or write its address",
+        ),
+    ];
+    let said = said.to_ascii_lowercase();
+    REASONS.iter().find(|(reason, _)| said.contains(reason)).map_or("", |(_, remedy)| remedy)
+}
+
+/// What a step that takes too long may mean, and what gives it more time.
+fn more_time(step: &str) -> &'static str {
+    match step {
+        "connecting" => {
+            ": nothing came back. It is down, or something between drops what is sent: check the \
+             address; ConnectTimeout in your SSH configuration gives it more time"
+        }
+        "the key exchange" => {
+            ": it accepts connections, and is too slow, or no SSH server. Check the port; \
+             ConnectTimeout in your SSH configuration gives it more time"
+        }
+        _ => ": it is too busy, or stuck. Try again later",
+    }
 }
 
 fn times(attempts: u32) -> String {

@@ -162,9 +162,10 @@ fn ensure_clean(sysmcp: &Sysmcp, said: &str) -> Result<()> {
 /// What was said beside the stages, without the name of the program.
 fn told(said: &str) -> impl Iterator<Item = &str> {
     /// How stages begin, as `controller/src/reporter.rs` tells them.
-    const STAGES: [&str; 8] = [
+    const STAGES: [&str; 9] = [
         "starting the agent on this machine",
         "connecting to ",
+        "connecting anew to ",
         "trying again in ",
         "sending the agent",
         "connected: ",
