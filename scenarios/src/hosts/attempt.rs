@@ -189,8 +189,6 @@ fn sentence(said: &str) -> Result<&str> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use super::*;
 
     #[test]
