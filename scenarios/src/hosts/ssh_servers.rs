@@ -110,7 +110,7 @@ pub const HOSTS: &[Host] = &[
         jail(&format!("{FURNISHED} mkdir /srv/jail/proc; mount -t proc proc /srv/jail/proc; "))
     }),
     Host::in_full("nobody listens at the port", || at_port("20", || Ok(1))),
-    Host::sampled("the port closes each connection at once", || {
+    Host::in_full("the port closes each connection at once", || {
         at_port("20", || answering(b"", End::Closes))
     }),
     Host::in_full("the port says nothing", || at_port("3", || answering(b"", End::Waits))),
