@@ -8,7 +8,7 @@ use std::{
 };
 
 /// The processors there is an agent for, by the names that `uname -m` gives them.
-const MACHINES: [(&str, &[&str]); 2] =
+pub const MACHINES: [(&str, &[&str]); 2] =
     [("x86_64", &["x86_64", "amd64"]), ("aarch64", &["aarch64", "arm64"])];
 
 /// An agent, ready to be sent.
@@ -155,6 +155,27 @@ pub enum NoAgent {
     /// The target has another processor.
     #[error("there is no agent for a `{machine}` machine; there are agents for x86_64 and aarch64")]
     Machine {
+        /// What `uname -m` said.
+        machine: String,
+    },
+    /// What `uname -m` names is not what the target's programs are for.
+    #[error(
+        "the target calls itself `{machine}`, but its programs are for {programs}; there are agents \
+         for x86_64 and aarch64. None was sent"
+    )]
+    OtherPrograms {
+        /// What `uname -m` said.
+        machine: String,
+        /// What its programs are for.
+        programs: String,
+    },
+    /// No program of the target can be looked at.
+    #[error(
+        "which programs the target runs could not be told: it calls itself `{machine}`, and lets \
+         this login read neither /proc/self/exe nor /bin/sh. There are agents for x86_64 and aarch64; \
+         none was sent"
+    )]
+    UnknownMachine {
         /// What `uname -m` said.
         machine: String,
     },

@@ -69,6 +69,10 @@ pub struct Common {
     /// at the terminal, if there is one
     #[arg(long, global = true)]
     pub sudo: bool,
+    /// Where no folder there lets files run, start the agent from memory, which overrules that policy;
+    /// takes python3 or perl there
+    #[arg(long, global = true)]
+    pub in_memory: bool,
     /// Believe a host whose key is not known yet, and record it; one that has changed is refused
     #[arg(long, global = true)]
     pub accept_new: bool,
@@ -210,6 +214,7 @@ impl Common {
             ssh_config: self.ssh_config.clone(),
             agents: self.agents.clone(),
             sudo: self.sudo.then_some(true),
+            in_memory: self.in_memory.then_some(true),
             accept_new: self.accept_new,
         }
     }

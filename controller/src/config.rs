@@ -45,6 +45,8 @@ pub struct Settings {
     pub agents: Option<PathBuf>,
     /// Whether the agent is to be root's.
     pub sudo: Option<bool>,
+    /// Whether the agent may start from memory where no folder lets files run.
+    pub in_memory: Option<bool>,
     /// Whether to believe a host whose key is not known. Only a flag says so: for every time there
     /// is the SSH configuration.
     #[serde(skip)]
@@ -52,7 +54,7 @@ pub struct Settings {
 }
 
 /// The variables, each with the setting it sets.
-pub const VARIABLES: [(&str, &str); 12] = [
+pub const VARIABLES: [(&str, &str); 13] = [
     ("SYSMCP_CONFIG", "the configuration file"),
     ("SYSMCP_TARGET", "the machine to look at, or several, separated by commas"),
     ("SYSMCP_TOOLSETS", "sets of tools to offer, separated by commas"),
@@ -64,6 +66,10 @@ pub const VARIABLES: [(&str, &str); 12] = [
     ("SYSMCP_MAX_CALLS", "calls that may run at the same time on one machine"),
     ("SYSMCP_SSH_CONFIG", "a configuration for ssh, instead of the user's own"),
     ("SYSMCP_SUDO", "whether the agent is to be root's there: true or false"),
+    (
+        "SYSMCP_IN_MEMORY",
+        "whether the agent may start from memory where no folder lets files run: true or false",
+    ),
     ("SYSMCP_AGENTS", "a folder with agents, instead of the embedded ones"),
 ];
 
@@ -90,6 +96,8 @@ pub struct Config {
     pub accept_new: bool,
     /// Whether the agent is to be root's whoever logs in.
     pub as_root: bool,
+    /// Whether the agent may start from memory where no folder lets files run.
+    pub in_memory: bool,
 }
 
 /// The environment, as far as it matters.
@@ -178,6 +186,7 @@ impl Settings {
             ssh_config: self.ssh_config.or(weaker.ssh_config),
             agents: self.agents.or(weaker.agents),
             sudo: self.sudo.or(weaker.sudo),
+            in_memory: self.in_memory.or(weaker.in_memory),
             accept_new: self.accept_new || weaker.accept_new,
         }
     }
@@ -211,6 +220,7 @@ fn from_variables(environment: &Environment) -> Result<Settings, ConfigError> {
         ssh_config: text("SYSMCP_SSH_CONFIG").map(PathBuf::from),
         agents: text("SYSMCP_AGENTS").map(PathBuf::from),
         sudo: claim("SYSMCP_SUDO")?,
+        in_memory: claim("SYSMCP_IN_MEMORY")?,
         accept_new: false,
     })
 }
@@ -283,6 +293,7 @@ fn complete(
         agents: settings.agents.map_or(Agents::Embedded, Agents::Folder),
         accept_new: settings.accept_new,
         as_root,
+        in_memory: settings.in_memory.unwrap_or(false),
     })
 }
 

@@ -85,6 +85,7 @@ impl Gate {
                 as_root: config.as_root,
                 doors: Doors::default(),
             },
+            in_memory: config.in_memory,
         });
         let place = |target: &Target| {
             Place::new(target.clone(), Arc::clone(&settings), Arc::clone(&audit), config.max_calls)

@@ -8,6 +8,9 @@
 mod again;
 mod error;
 pub mod look;
+mod no_shell;
+pub mod processor;
+pub mod refusal;
 pub mod script;
 mod sending;
 #[cfg(test)]
@@ -22,12 +25,13 @@ use crate::{
     snapshot,
     target::Target,
     transport::{
-        self, Channel, Ended, Failure, Login, Prompts, Step, Timings, container, openssh,
+        self, Carrier, Channel, Ended, Failure, Login, Prompts, Step, Timings, container, openssh,
         root::Rise, wsl,
     },
     words,
 };
 use look::Look;
+pub use no_shell::NoShell;
 use protocol::{
     WIRE_ID,
     frame::{self, FrameBuffer, FrameError},
@@ -35,7 +39,7 @@ use protocol::{
     host_text::HostText,
     message::{FromAgent, Hello, Terms, ToAgent},
 };
-use script::{Line, Task};
+use script::{Instructions, Line, Task};
 use sending::transfer_patience;
 use std::time::Duration;
 use tokio::{
@@ -70,6 +74,8 @@ pub struct Settings {
     pub silence_limit: Duration,
     /// How a login is made.
     pub login: Login,
+    /// Whether the agent may start from memory where no folder lets files run.
+    pub in_memory: bool,
 }
 
 impl Settings {
@@ -126,7 +132,9 @@ async fn once(
     let largest = settings.agents.largest().map_err(PushError::NoAgent)?;
     let token = new_token()?;
     let patience = settings.patience.max(transfer_patience(largest));
-    let script = script::for_session(&token, largest, patience, task);
+    let Settings { in_memory, .. } = *settings;
+    let instructions = Instructions { room_bytes: largest, patience, task, in_memory };
+    let script = script::for_session(&token, instructions);
     let Login { as_root, prompts, .. } = settings.login;
     let rise = Rise::of(target, as_root, prompts)
         .map_err(|error| PushError::Transport(error.to_string()))?;
@@ -205,8 +213,7 @@ impl Attempt<'_> {
     async fn run(&mut self, reporter: &dyn Reporter) -> Result<Started, Interruption> {
         let mut lines = MarkScanner::for_line(&script::mark(&self.token));
         let left = self.until.saturating_duration_since(Instant::now());
-        let late = PushError::late(Stage::NAME_CONNECTING, self.settings.patience);
-        let ready = within(left, late, async {
+        let ready = tokio::time::timeout(left, async {
             let Channel { reader, writer, carrier, .. } = &mut self.channel;
             let scanning = scan(reader, &mut lines);
             let found = match &self.rise {
@@ -218,14 +225,27 @@ impl Attempt<'_> {
                     }
                 },
             };
-            Ok(Line::parse(&found.line).ok_or(PushError::Script { line: shown(&found.line) })?)
-        })
-        .await?;
+            let line = Line::parse(&found.line);
+            match line.ok_or_else(|| PushError::Script { line: shown(&found.line) })? {
+                Line::Ready { processor, unpacks } => {
+                    let program = rest_of_line(reader, found.rest).await?;
+                    let arch = processor.agent(&program).map_err(PushError::NoAgent)?;
+                    Ok::<_, Interruption>((arch, unpacks))
+                }
+                Line::Refused(refusal) => {
+                    Err(PushError::Refused { refusal, bytes: self.largest }.into())
+                }
+            }
+        });
+        let ready = match ready.await {
+            Ok(ready) => ready,
+            Err(_) => Err(self.nothing_came(lines.noise()).into()),
+        };
         self.timings.mark(Step::Ready);
+        let (arch, unpacks) = ready?;
         // Whoever runs the script is let in.
         self.channel.login = None;
-        let Line::Ready { machine, unpacks } = ready else { return Err(self.refused(ready)) };
-        let agent = self.settings.agents.for_machine(&machine).map_err(PushError::NoAgent)?;
+        let agent = self.settings.agents.for_machine(arch).map_err(PushError::NoAgent)?;
         let payload = if unpacks { agent.packed.clone() } else { unpacked(&agent)? };
         let header = script::header(payload.len(), &agent.sha256, unpacks);
         let tail = self.settings.opening(&self.token)?;
@@ -250,10 +270,24 @@ impl Attempt<'_> {
         .await
     }
 
-    fn refused(&self, line: Line) -> Interruption {
-        match line {
-            Line::Refused(refusal) => PushError::Refused { refusal, bytes: self.largest }.into(),
-            Line::Ready { .. } => Interruption::Ended { noise: Vec::new() },
+    /// The error for a script that has not spoken in time.
+    fn nothing_came(&self, noise: &[u8]) -> PushError {
+        let limit = self.settings.patience;
+        // An `ssh` does not tell whether it was let in; what runs behind the login does.
+        let is_let_in = match &self.channel.carrier {
+            Some(Carrier::Connection(_)) => true,
+            Some(Carrier::Process(_)) | None => !noise.is_empty(),
+        };
+        match self.target {
+            Target::Ssh(ssh) if is_let_in => {
+                let config = self.settings.login.ssh_config.as_deref();
+                Failure::silent(ssh, config, first_of(noise), limit).into()
+            }
+            Target::Ssh(_)
+            | Target::Local
+            | Target::Container(_)
+            | Target::Wsl(_)
+            | Target::Snapshot(_) => PushError::late(Stage::NAME_CONNECTING, limit),
         }
     }
 
@@ -261,7 +295,7 @@ impl Attempt<'_> {
     async fn explain_end(self, noise: &[u8]) -> PushError {
         const PATIENCE: Duration = Duration::from_secs(2);
         let Some(carrier) = self.channel.carrier else {
-            return PushError::NoShell { status: None, said: first_of(noise) };
+            return PushError::NoShell(NoShell::told_by(None, noise, b""));
         };
         drop(self.channel.writer);
         let is_ssh = carrier.is_ssh();
@@ -275,12 +309,16 @@ impl Attempt<'_> {
             let Login { prompts, ssh_config, .. } = &self.settings.login;
             let config = ssh_config.as_deref();
             let failure = openssh::explain(ssh, config, code, &stderr);
-            let is_refused = matches!(failure, Some(Failure::LoginRefused { .. }));
-            if is_refused
+            if let Some(Failure::LoginRefused { host, said, by_hand, .. }) = &failure
                 && *prompts == Prompts::Forbidden
-                && let Some(key) = openssh::encrypted_key(ssh, config).await
             {
-                return PushError::Ssh(Failure::Passphrase { key });
+                if let Some(key) = openssh::encrypted_key(ssh, config).await {
+                    return PushError::Ssh(Failure::Passphrase { key });
+                }
+                if let Some(wanted) = openssh::wants_answers(said.as_str()) {
+                    let (host, by_hand) = (host.clone(), by_hand.clone());
+                    return PushError::Ssh(Failure::NobodyToAsk { host, wanted, by_hand });
+                }
             }
             if let Some(failure) = failure {
                 return PushError::Ssh(failure);
@@ -299,8 +337,7 @@ impl Attempt<'_> {
         {
             return PushError::Wsl(problem);
         }
-        let said = if noise.trim_ascii().is_empty() { &stderr } else { noise };
-        PushError::NoShell { status: code, said: first_of(said) }
+        PushError::NoShell(NoShell::told_by(code, noise, &stderr))
     }
 }
 
@@ -335,6 +372,30 @@ async fn scan(
             Ok(Some(found)) => return Ok(found),
             Err(_) => return Err(Interruption::Ended { noise: scanner.noise().to_vec() }),
         }
+    }
+}
+
+/// Reads the line that follows on what was read already, which may hold any bytes. A line without
+/// end ends where no line of the script's is that long.
+async fn rest_of_line(
+    reader: &mut (impl AsyncRead + Unpin),
+    mut line: Vec<u8>,
+) -> Result<Vec<u8>, Interruption> {
+    const MAX_BYTES: usize = 64;
+    loop {
+        if let Some(length) = line.iter().position(|byte| *byte == b'\n') {
+            line.truncate(length);
+            return Ok(line);
+        }
+        if line.len() > MAX_BYTES {
+            return Ok(line);
+        }
+        let mut bytes = [0; MAX_BYTES];
+        let read = reader.read(&mut bytes).await.unwrap_or(0);
+        if read == 0 {
+            return Err(Interruption::Ended { noise: Vec::new() });
+        }
+        line.extend_from_slice(bytes.get(..read).unwrap_or_default());
     }
 }
 

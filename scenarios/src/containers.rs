@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Programs that the image with a shell has.
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 15] = [
     "sh",
     "sleep",
     "head",
@@ -23,6 +23,7 @@ const PROGRAMS: [&str; 14] = [
     "sha256sum",
     "uname",
     "rm",
+    "rmdir",
     "mkdir",
     "chmod",
     "timeout",

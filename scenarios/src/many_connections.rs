@@ -78,6 +78,7 @@ async fn all(fleet: &Fleet, way: &str, calls: u32) -> Result<Account> {
         patience: PATIENCE,
         silence_limit: PATIENCE,
         login: Login::without_questions(Some(fleet.client_config())),
+        in_memory: false,
     };
     let parsed = fleet.targets(way).into_iter().map(|target| target.parse());
     let mut targets = parsed.collect::<Result<Vec<Target>, _>>()?;

@@ -1,7 +1,8 @@
 //! Everything that CI checks, in the order in which it fails fastest.
 
 use crate::{
-    agents, elsewhere, fuzz, kernels, measure, peers, servers, setup, shell, shell::cargo,
+    agents, elsewhere, fuzz, kernels, measure, peers, processors, servers, setup, shell,
+    shell::cargo,
 };
 use anyhow::{Context as _, Result, bail};
 use std::{
@@ -46,6 +47,7 @@ pub fn run(full: bool) -> Result<()> {
     let peers = step("the clients that users have", peers::install)?;
     if has_servers {
         step("the SSH servers of other releases", servers::prepare)?;
+        step("programs for other processors", processors::prepare)?;
     }
     step("scenarios", || {
         // One at a time: they measure, on a machine with few processors.

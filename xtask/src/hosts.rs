@@ -2,7 +2,7 @@
 //! `docs/targets.md`.
 
 use crate::{
-    agents, servers, setup,
+    agents, processors, servers, setup,
     shell::{self, cargo},
 };
 use anyhow::{Result, bail};
@@ -16,6 +16,7 @@ pub fn run(host: Option<&str>) -> Result<()> {
     agents::build()?;
     agents::build_faulty()?;
     servers::prepare()?;
+    processors::prepare()?;
     shell::run(cargo().args(["build", "--quiet", "--workspace"]))?;
     let mut tests = cargo();
     tests.args(["test", "--quiet", "--package", "scenarios", "--test", "hosts", "--"]).args(host);

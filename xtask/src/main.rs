@@ -11,6 +11,7 @@ mod hosts;
 mod kernels;
 mod measure;
 mod peers;
+mod processors;
 mod servers;
 mod setup;
 mod shell;

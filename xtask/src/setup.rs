@@ -29,9 +29,13 @@ pub const FOR_A_TARGET: [Program; 6] = [
 ];
 
 /// For the tests: what users would type instead, and the clients they use.
-pub const FOR_TESTS: [Program; 16] = [
+pub const FOR_TESTS: [Program; 22] = [
     program("fish", "fish"),
     program("tcsh", "tcsh"),
+    program("bsd-csh", "csh"),
+    program("zsh", "zsh"),
+    program("mksh", "mksh"),
+    program("git-shell", "git"),
     program("busybox", "busybox"),
     program("top", "procps"),
     program("pidstat", "sysstat"),
@@ -46,6 +50,8 @@ pub const FOR_TESTS: [Program; 16] = [
     program("podman", "podman"),
     program("sudo", "sudo"),
     program("doas", "opendoas"),
+    program("mkfs.btrfs", "btrfs-progs"),
+    program("qemu-aarch64-static", "qemu-user-static"),
 ];
 
 /// For other kernels: what fetches them, and what they run in.

@@ -79,6 +79,7 @@ mod tests {
             patience: Duration::from_secs(1),
             silence_limit: Duration::from_secs(3),
             login: Login::without_questions(None),
+            in_memory: false,
         });
         let places = ["ssh:a", "ssh:b"].map(|name| {
             Place::new(name.parse().unwrap(), Arc::clone(&settings), Arc::clone(&audit), 1)

@@ -1,6 +1,6 @@
 //! Why there is no agent at the other end.
 
-use super::script::Refusal;
+use super::{NoShell, refusal::Refusal};
 use crate::{
     agents::NoAgent,
     exit,
@@ -25,9 +25,9 @@ pub enum PushError {
     /// The process that would carry the channel could not be started.
     #[error("could not start a connection: {0}")]
     Transport(String),
-    /// ssh did not log in.
+    /// ssh did not log in, or nothing answers behind the login.
     #[error("{0}")]
-    Ssh(Failure),
+    Ssh(#[from] Failure),
     /// The agent is not root's, and should be.
     #[error("{0}")]
     Root(root::Problem),
@@ -38,13 +38,8 @@ pub enum PushError {
     #[error("{0}")]
     Wsl(wsl::Problem),
     /// What answered is no shell that runs the script.
-    #[error("{}", no_shell(*.status, .said))]
-    NoShell {
-        /// The exit code of what answered.
-        status: Option<i32>,
-        /// What it said.
-        said: HostText,
-    },
+    #[error("{}", .0.sentence())]
+    NoShell(NoShell),
     /// The script said why it would not start the agent.
     #[error("{}", .refusal.sentence(*.bytes))]
     Refused {
@@ -98,20 +93,6 @@ impl From<NotOpened> for PushError {
     }
 }
 
-fn no_shell(status: Option<i32>, said: &HostText) -> String {
-    let status = status.map(|code| format!(" (exit code {code})")).unwrap_or_default();
-    if said.as_str().is_empty() {
-        return format!(
-            "what answers on the target is no shell{status}: it ended without a word. The account \
-             needs a login shell that can run /bin/sh"
-        );
-    }
-    format!(
-        "what answers on the target is no shell{status}: it said `{said}`. The account needs a \
-         login shell and no forced command"
-    )
-}
-
 impl PushError {
     /// It took too long.
     pub(super) fn late(doing: &'static str, limit: Duration) -> Self {
@@ -122,14 +103,18 @@ impl PushError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Snapshot(_) | Self::NotLinux(_) => exit::BAD_TARGET,
-            Self::NoAgent(NoAgent::Machine { .. }) => exit::CANNOT_RUN,
+            Self::NoAgent(
+                NoAgent::Machine { .. }
+                | NoAgent::OtherPrograms { .. }
+                | NoAgent::UnknownMachine { .. },
+            ) => exit::CANNOT_RUN,
             Self::NoAgent(_) => exit::NO_AGENT,
             Self::Transport(_) | Self::Stalled { .. } | Self::TimedOut { .. } => exit::UNREACHABLE,
             Self::Ssh(failure) => failure.exit_code(),
             Self::Root(problem) => problem.exit_code(),
             Self::Container(problem) => problem.exit_code(),
             Self::Wsl(problem) => problem.exit_code(),
-            Self::NoShell { .. } | Self::Script { .. } => exit::NO_SHELL,
+            Self::NoShell(_) | Self::Script { .. } => exit::NO_SHELL,
             Self::Refused { refusal, .. } => refusal.exit_code(),
             Self::Handshake(_) | Self::Frame(_) => exit::ALTERED,
         }

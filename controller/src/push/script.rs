@@ -1,9 +1,12 @@
 //! The start-up script, and what it says.
 
-use crate::{exit, transport::local::SNAPSHOT_VARIABLE};
+use super::{
+    processor::Processor,
+    refusal::{NoPlace, Refusal},
+};
+use crate::transport::local::SNAPSHOT_VARIABLE;
 use protocol::{
     handshake::{Sha256, Token},
-    host_text::HostText,
     sweep::Order,
 };
 use std::time::Duration;
@@ -54,8 +57,22 @@ pub fn new_token() -> std::io::Result<Token> {
     Ok(Token::new(random))
 }
 
-/// The script as one line, for one session. It waits no longer than `patience` for what is sent.
-pub fn for_session(token: &Token, room_bytes: usize, patience: Duration, task: Task) -> String {
+/// What the script is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Instructions {
+    /// Bytes for which there must be room.
+    pub room_bytes: usize,
+    /// How long it waits for what is sent.
+    pub patience: Duration,
+    /// What the agent is started for.
+    pub task: Task,
+    /// Whether it may start the agent from memory where no folder lets files run.
+    pub in_memory: bool,
+}
+
+/// The script as one line, for one session.
+pub fn for_session(token: &Token, instructions: Instructions) -> String {
+    let Instructions { room_bytes, patience, task, in_memory } = instructions;
     let Words { role, asked } = task.words();
     let lines = SOURCE.lines().map(str::trim).filter(|line| !line.is_empty());
     let code: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
@@ -64,6 +81,7 @@ pub fn for_session(token: &Token, room_bytes: usize, patience: Duration, task: T
         .replace("ROOM", &room_bytes.to_string())
         .replace("PATIENCE", &patience.as_secs().to_string())
         .replace("HEADER", &HEADER_BYTES.to_string())
+        .replace("MEMORY", if in_memory { "yes" } else { "no" })
         .replace("ROLE", role)
         .replace("ASKED", &asked)
 }
@@ -92,10 +110,11 @@ pub fn header(payload_bytes: usize, sha256: &Sha256, is_packed: bool) -> String 
 /// A line of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A place was found; the payload may come.
+    /// A place was found; the payload may come. The start of a program of the target's own is the
+    /// next line.
     Ready {
-        /// What `uname -m` says.
-        machine: String,
+        /// What it runs on.
+        processor: Processor,
         /// Whether the target can unpack gzip.
         unpacks: bool,
     },
@@ -103,114 +122,34 @@ pub enum Line {
     Refused(Refusal),
 }
 
-/// Why the script does not start the agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// No folder serves.
-    NoPlace(Vec<(Obstacle, String)>),
-    /// Nothing on the target can check what arrives.
-    NoCheck,
-    /// What arrived is not what was sent.
-    Altered,
-}
-
-/// Why one folder does not serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Obstacle {
-    /// Not writable to this user.
-    Unwritable,
-    /// No room for the file.
-    Full,
-    /// Files may not be run there.
-    NoExec,
-}
-
 impl Line {
     /// Reads a line, without its mark.
     pub fn parse(line: &str) -> Option<Self> {
-        let mut words = line.split_ascii_whitespace();
-        match words.next()? {
-            "READY" => {
-                let machine = words.next()?.to_owned();
-                // It is repeated in an error, so it may not be just any text.
-                let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-                if machine.len() > 32 || !machine.bytes().all(is_name) {
-                    return None;
-                }
-                Some(Self::Ready { machine, unpacks: words.next()? == "gzip" })
-            }
-            "NOPLACE" => Some(Self::Refused(Refusal::NoPlace(words.filter_map(place).collect()))),
+        let (word, rest) = line.split_once([' ', '|']).unwrap_or((line, ""));
+        match word {
+            "READY" => ready(rest),
+            "NOPLACE" => Some(Self::Refused(Refusal::NoPlace(NoPlace::parse(rest)))),
+            "NOPROC" => Some(Self::Refused(Refusal::NoProc)),
             "NOCHECK" => Some(Self::Refused(Refusal::NoCheck)),
             "ALTERED" => Some(Self::Refused(Refusal::Altered)),
+            "LACKS" => Some(Self::Refused(Refusal::lacks(rest))),
+            "LIMITED" => Some(Self::Refused(Refusal::limited(rest)?)),
             _ => None,
         }
     }
 }
 
-fn place(word: &str) -> Option<(Obstacle, String)> {
-    let (obstacle, place) = word.split_once('=')?;
-    let obstacle = match obstacle {
-        "unwritable" => Obstacle::Unwritable,
-        "full" => Obstacle::Full,
-        "noexec" => Obstacle::NoExec,
-        _ => return None,
-    };
-    Some((obstacle, HostText::capped(place.as_bytes(), 100).to_string()))
-}
-
-impl Refusal {
-    /// What happened, and what helps.
-    pub fn sentence(&self, bytes: usize) -> String {
-        match self {
-            Self::NoPlace(places) => {
-                let listed: Vec<String> =
-                    places.iter().map(|(why, place)| format!("{place} {}", why.word())).collect();
-                let found =
-                    if listed.is_empty() { "none exists".to_owned() } else { listed.join(", ") };
-                format!(
-                    "no place on the target for the agent ({found}); it needs {bytes} bytes in a \
-                     folder where files may be run: {}",
-                    self.remedy()
-                )
-            }
-            Self::NoCheck => "the target has none of sha256sum, shasum, openssl and gzip, so what \
-                              arrives there could not be checked"
-                .to_owned(),
-            Self::Altered => "the agent was altered on its way to the target; it was not run. \
-                              Something between here and there changes data"
-                .to_owned(),
-        }
+fn ready(line: &str) -> Option<Line> {
+    let mut words = line.split_ascii_whitespace();
+    let machine = words.next()?.to_owned();
+    // It is repeated in an error, so it may not be just any text.
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    if machine.len() > 32 || !machine.bytes().all(is_name) {
+        return None;
     }
-
-    fn remedy(&self) -> &'static str {
-        let Self::NoPlace(places) = self else { return "" };
-        if places.iter().any(|(why, _)| *why == Obstacle::Full) {
-            "free some room in one of them"
-        } else {
-            "mount one of them without noexec, or give the user a writable home"
-        }
-    }
-
-    /// The exit code for a command that ends with this.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::NoPlace(places) if places.iter().any(|(why, _)| *why == Obstacle::Full) => {
-                exit::NO_ROOM
-            }
-            Self::NoPlace(_) | Self::NoCheck => exit::CANNOT_RUN,
-            Self::Altered => exit::ALTERED,
-        }
-    }
-}
-
-impl Obstacle {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Unwritable => "is not writable",
-            Self::Full => "is full",
-            Self::NoExec => "forbids running files",
-        }
-    }
+    let unpacks = words.next()? == "gzip";
+    let address_digits = words.next()?.parse().ok()?;
+    Some(Line::Ready { processor: Processor { machine, address_digits }, unpacks })
 }
 
 #[cfg(test)]
@@ -218,17 +157,25 @@ mod tests {
     use super::*;
     use protocol::sweep;
 
+    const USUAL: Instructions = Instructions {
+        room_bytes: 1_200_000,
+        patience: Duration::from_secs(60),
+        task: Task::Machine,
+        in_memory: false,
+    };
+
     fn script() -> String {
-        for_session(&Token::new([0xab; 16]), 1_200_000, Duration::from_secs(60), Task::Machine)
+        for_session(&Token::new([0xab; 16]), USUAL)
     }
 
     #[test]
     fn it_survives_any_login_shell() {
-        // Between single quotes, sh, bash, zsh, fish, csh and tcsh all pass these on as they are.
-        for forbidden in ["'", "\n", "!", "\\\\"] {
+        // Between single quotes, sh, bash, zsh, fish, csh and tcsh all pass on what has none of these.
+        // A backslash would be doubled on its way to sudo, which not all of them pass on.
+        for forbidden in ["'", "\n", "!", "\\"] {
             assert!(!script().contains(forbidden), "{forbidden:?}");
         }
-        for placeholder in ["TOKEN", "ROOM", "PATIENCE", "HEADER", "ROLE", "ASKED"] {
+        for placeholder in ["TOKEN", "ROOM", "PATIENCE", "HEADER", "ROLE", "ASKED", "MEMORY"] {
             assert!(!script().contains(placeholder), "{placeholder}");
         }
     }
@@ -243,7 +190,7 @@ mod tests {
     #[test]
     fn a_snapshot_is_named_only_to_the_agent_of_a_snapshot() {
         let token = Token::new([0xab; 16]);
-        let asked = for_session(&token, 1, Duration::from_secs(60), Task::Snapshot);
+        let asked = for_session(&token, Instructions { task: Task::Snapshot, ..USUAL });
         assert!(asked.contains("--snapshot \"$SYSMCP_SNAPSHOT_FOLDER\""), "{asked}");
         assert!(!script().contains("SNAPSHOT"), "a variable of a target's login decides nothing");
     }
@@ -252,9 +199,9 @@ mod tests {
     fn a_sweep_is_asked_for_by_the_agents_command_line() {
         let token = Token::new([0xab; 16]);
         let order = Order { dry_run: true, live: false };
-        let script = for_session(&token, 1, Duration::from_secs(60), Task::Sweep(order));
-        assert!(script.ends_with("exec \"$file\" sweep $token --dry-run $folder;"), "{script}");
-        assert!(self::script().ends_with("exec \"$file\" serve $token  $folder;"));
+        let script = for_session(&token, Instructions { task: Task::Sweep(order), ..USUAL });
+        assert!(script.ends_with("exec \"$file\" sweep $token --dry-run 4<&4;"), "{script}");
+        assert!(self::script().ends_with("exec \"$file\" serve $token  4<&4;"));
     }
 
     #[test]
@@ -265,7 +212,7 @@ mod tests {
         assert!(script.starts_with(&format!("{before}{}{behind}", token.as_str())), "{script}");
         assert!(script.contains(&format!("export {}=$token;", sweep::MARK)), "{script}");
         assert!(script.contains(&format!("{}60\"", sweep::SCRIPT_PATIENCE)), "{script}");
-        assert!(script.contains(&format!("folder=$place/{}$token;", sweep::FOLDER)), "{script}");
+        assert!(script.contains(&format!("made=$place/{}$token;", sweep::FOLDER)), "{script}");
         let (_, places) = script.split_once("for place in ").unwrap();
         let (places, _) = places.split_once("; do").unwrap();
         for place in places.split(' ') {
@@ -286,25 +233,31 @@ mod tests {
     }
 
     #[test]
-    fn its_lines_are_read() {
-        let ready = Line::Ready { machine: "x86_64".to_owned(), unpacks: true };
-        assert_eq!(Line::parse("READY x86_64 gzip"), Some(ready));
-        let Some(Line::Refused(refusal)) = Line::parse("NOPLACE full=/tmp noexec=/dev/shm") else {
-            panic!("not read");
-        };
-        assert_eq!(refusal.exit_code(), exit::NO_ROOM);
-        let sentence = refusal.sentence(10);
-        assert!(sentence.contains("/tmp is full, /dev/shm forbids running files"), "{sentence}");
-        for wrong in ["", "READY", "READY x86_64", "SOMETHING else", "READY \u{1b}[2J gzip"] {
-            assert_eq!(Line::parse(wrong), None, "{wrong}");
-        }
+    fn only_a_setting_starts_the_agent_from_memory() {
+        assert!(script().contains("test no = yes"), "{}", script());
+        let allowed =
+            for_session(&Token::new([0xab; 16]), Instructions { in_memory: true, ..USUAL });
+        assert!(allowed.contains("test yes = yes"), "{allowed}");
     }
 
     #[test]
-    fn a_hostile_place_is_escaped() {
-        let Some(Line::Refused(refusal)) = Line::parse("NOPLACE full=/\x1b[31m") else {
-            panic!("not read");
-        };
-        assert!(!refusal.sentence(1).contains('\x1b'));
+    fn its_lines_are_read() {
+        let processor = Processor { machine: "x86_64".to_owned(), address_digits: 16 };
+        let ready = Line::Ready { processor, unpacks: true };
+        assert_eq!(Line::parse("READY x86_64 gzip 16"), Some(ready));
+        let no_place = NoPlace::parse("full=/a b|noexec=/dev/shm");
+        let no_place = Line::Refused(Refusal::NoPlace(no_place));
+        assert_eq!(Line::parse("NOPLACE|full=/a b|noexec=/dev/shm"), Some(no_place));
+        assert_eq!(Line::parse("NOPROC"), Some(Line::Refused(Refusal::NoProc)));
+        let wrong = ["", "READY", "READY x86_64", "READY x86_64 gzip", "READY x86_64 gzip x"];
+        let wrong = wrong.into_iter().chain([
+            "LIMITED",
+            "LIMITED files x",
+            "SOMETHING else",
+            "READY \u{1b}[2J gzip 16",
+        ]);
+        for wrong in wrong {
+            assert_eq!(Line::parse(wrong), None, "{wrong}");
+        }
     }
 }

@@ -61,6 +61,7 @@ async fn attempt_over(channel: DuplexStream) -> Result<Pushed, PushError> {
         patience: PATIENCE,
         silence_limit: PATIENCE,
         login: Login::without_questions(None),
+        in_memory: false,
     };
     let target = Target::Local;
     Attempt {
@@ -96,7 +97,13 @@ async fn peer(mut channel: DuplexStream, first: Vec<u8>, then: Option<Vec<u8>>) 
 }
 
 fn ready() -> Vec<u8> {
-    format!("Welcome to web!\n{} READY x86_64 gzip\n", script::mark(&token())).into_bytes()
+    let line = format!("Welcome to web!\n{} READY x86_64 gzip 16\n", script::mark(&token()));
+    [line.as_bytes(), &program(62)].concat()
+}
+
+/// The line with the start of a program, for the processor with this number.
+fn program(number: u8) -> Vec<u8> {
+    [b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0".as_slice(), &[number, 0, b'\n']].concat()
 }
 
 fn started(frames: &[FromAgent]) -> Vec<u8> {
@@ -143,7 +150,10 @@ async fn a_peer_that_runs_no_script_is_no_shell() {
     let cases = [
         ("closed at once", Vec::new()),
         ("a notice", b"This account is not available.\n".to_vec()),
-        ("a mark of another session", format!("{} READY x86_64 gzip\n", script::mark(&old)).into()),
+        (
+            "a mark of another session",
+            format!("{} READY x86_64 gzip 16\n", script::mark(&old)).into(),
+        ),
         ("endless noise", vec![b'x'; 200_000]),
         ("a line without end", format!("{} {}", script::mark(&token()), "x".repeat(500)).into()),
     ];
@@ -162,13 +172,16 @@ async fn a_peer_that_runs_no_script_is_no_shell() {
 async fn refusals_of_the_script_are_told() {
     let line = |words: &str| format!("{} {words}\n", script::mark(&token())).into_bytes();
     let cases = [
-        (line("NOPLACE full=/tmp noexec=/run"), None, exit::NO_ROOM),
-        (line("NOPLACE noexec=/tmp"), None, exit::CANNOT_RUN),
+        (line("NOPLACE|full=/tmp|noexec=/run"), None, exit::NO_ROOM),
+        (line("NOPLACE|noexec=/tmp"), None, exit::CANNOT_RUN),
+        (line("NOPROC"), None, exit::CANNOT_RUN),
         (line("NOCHECK"), None, exit::CANNOT_RUN),
-        (line("READY riscv64 gzip"), None, exit::CANNOT_RUN),
+        ([line("READY riscv64 gzip 16"), program(243)].concat(), None, exit::CANNOT_RUN),
+        ([line("READY x86_64 gzip 16"), program(243)].concat(), None, exit::CANNOT_RUN),
+        ([line("READY x86_64 gzip 16"), vec![b'x'; 1000]].concat(), None, exit::CANNOT_RUN),
         (line("READY"), None, exit::NO_SHELL),
         (ready(), Some(line("ALTERED")), exit::ALTERED),
-        (ready(), Some(line("NOPLACE full=/tmp")), exit::NO_ROOM),
+        (ready(), Some(line("NOPLACE|full=/tmp")), exit::NO_ROOM),
     ];
     for (first, then, code) in cases {
         let error = attempt(first.clone(), then).await.err().unwrap();

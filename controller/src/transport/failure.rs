@@ -4,7 +4,7 @@ use super::known_hosts::with_port;
 use crate::{exit, target::SshTarget, words};
 use protocol::host_text::HostText;
 use shlex::try_quote as quote;
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 /// The cause of a failed login.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,7 +81,9 @@ pub enum Failure {
         key: String,
     },
     /// No login method was accepted.
-    #[error("{host} does not let {user} in: {said}. Try by hand: {by_hand}")]
+    #[error(
+        "{host} does not let {user} in: {said}. The server's own log says why; try by hand: {by_hand}"
+    )]
     LoginRefused {
         /// The host.
         host: String,
@@ -115,6 +117,17 @@ pub enum Failure {
         /// How often it was asked.
         attempts: u32,
     },
+    /// What listens is something else.
+    #[error(
+        "what listens at {host} is no SSH server of version 2: it says `{said}`. Name the port of one; \
+         an SSH server that knows only version 1 has to be replaced"
+    )]
+    NotSsh {
+        /// The host.
+        host: String,
+        /// What it says.
+        said: HostText,
+    },
     /// The host wants an answer that only a person can give.
     #[error(
         "{host} wants {wanted}, and there is no terminal to ask at. Use a key; or have a connection \
@@ -139,6 +152,53 @@ pub enum Failure {
         /// The limit.
         seconds: u64,
     },
+    /// The host closed the connection during the login, without a reason.
+    #[error(
+        "{host} does not let {user} in: it closed the connection during the login{}. A server does \
+         that where PAM refuses the account: it has expired, logins are shut (/etc/nologin), or its \
+         shell is not in /etc/shells. The server's own log says which", instead(.said)
+    )]
+    ClosedAtLogin {
+        /// The host.
+        host: String,
+        /// The user, if one was named.
+        user: String,
+        /// What it said before, or nothing.
+        said: HostText,
+    },
+    /// The user is let in and may start nothing.
+    #[error(
+        "{host} lets {user} in and opens no session ({said}). The account may be for jumping only \
+         (`MaxSessions 0` in sshd_config), or the server can start nothing now: its own log says \
+         which. Use another account, or let an administrator allow a session"
+    )]
+    NoSession {
+        /// The host.
+        host: String,
+        /// The user, if one was named.
+        user: String,
+        /// What was said.
+        said: HostText,
+    },
+    /// The user is let in, and then nothing answers.
+    #[error(
+        "{host} lets {user} in, and no shell answers within {seconds} s{}. What the account runs first \
+         (a start-up file such as .bashrc, a forced command) takes that long, waits for input, or \
+         sends its output elsewhere. See what it does: {by_hand} true; allow more with \
+         --connect-timeout", instead(.said)
+    )]
+    Silent {
+        /// The host.
+        host: String,
+        /// The user, if one was named.
+        user: String,
+        /// What came instead, or nothing.
+        said: HostText,
+        /// The limit.
+        seconds: u64,
+        /// The command.
+        by_hand: String,
+    },
     /// What the configuration asks for is beyond sysmcp's own SSH, and that one was asked for, or
     /// there is no other.
     #[error("sysmcp's own SSH cannot do that: {why}. {remedy}")]
@@ -156,6 +216,11 @@ pub enum Failure {
 /// The name under which known_hosts keeps the host.
 pub(super) fn known_hosts_name(target: &SshTarget) -> String {
     target.port.map_or_else(|| target.host.clone(), |port| with_port(&target.host, port))
+}
+
+/// The user, for an error.
+pub(super) fn user_name(target: &SshTarget) -> String {
+    target.user.clone().unwrap_or_else(|| "the configured user".to_owned())
 }
 
 /// The command that takes a host's keys out of a file, or out of the user's usual one.
@@ -225,6 +290,10 @@ fn beside(said: &HostText) -> String {
     if said.as_str().is_empty() { String::new() } else { format!(", and said: {said}") }
 }
 
+fn instead(said: &HostText) -> String {
+    if said.as_str().is_empty() { String::new() } else { format!(" (it said `{said}`)") }
+}
+
 fn shown(fingerprint: Option<&str>) -> String {
     fingerprint.map(|fingerprint| format!(" (it shows {fingerprint})")).unwrap_or_default()
 }
@@ -234,7 +303,27 @@ impl Failure {
     pub(super) fn closed_early(host: String, said: &str) -> Self {
         // The first line is the reason; what follows is the same again, or for nobody.
         let said = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        if said.starts_with("HTTP/") {
+            return Self::not_ssh(host, said);
+        }
         Self::ClosedEarly { host, said: words::of_others(said, 100), attempts: 1 }
+    }
+
+    /// For a host that says something that no SSH server of version 2 says.
+    pub(super) fn not_ssh(host: String, said: &str) -> Self {
+        Self::NotSsh { host, said: words::of_others(said, 100) }
+    }
+
+    /// Nothing answers behind a login; `said` is what came instead.
+    pub fn silent(
+        target: &SshTarget,
+        config: Option<&Path>,
+        said: HostText,
+        limit: Duration,
+    ) -> Self {
+        let user = user_name(target);
+        let (host, by_hand) = (known_hosts_name(target), by_hand(target, config));
+        Self::Silent { host, user, said, seconds: limit.as_secs(), by_hand }
     }
 
     /// The exit code for a command that ends with this.
@@ -247,10 +336,13 @@ impl Failure {
             | Self::HostKeyTooSmall { .. }
             | Self::HostCertificate { .. } => exit::HOST_KEY,
             Self::Passphrase { .. } | Self::NobodyToAsk { .. } => exit::PASSPHRASE,
-            Self::LoginRefused { .. } => exit::REFUSED_LOGIN,
+            Self::LoginRefused { .. } | Self::ClosedAtLogin { .. } => exit::REFUSED_LOGIN,
+            Self::NoSession { .. } => exit::NO_SHELL,
             Self::Unreachable { .. }
             | Self::ClosedEarly { .. }
+            | Self::NotSsh { .. }
             | Self::TimedOut { .. }
+            | Self::Silent { .. }
             | Self::Beyond { .. }
             | Self::NoSsh => exit::UNREACHABLE,
         }

@@ -68,6 +68,8 @@ pub enum Beyond {
         /// What.
         wanted: Box<Beyond>,
     },
+    /// Text that is none.
+    Unreadable,
     /// Login methods that only `ssh` has.
     Methods {
         /// Their names on the wire.
@@ -99,6 +101,9 @@ impl fmt::Display for Beyond {
             Self::NoneAllowed { kind, allowed } => {
                 write!(f, "your SSH configuration allows no {kind} that we have: {allowed}")
             }
+            Self::Unreadable => f.write_str(
+                "the host says something during the login that is no UTF-8, such as an old banner",
+            ),
             Self::Methods { names } => {
                 write!(f, "the host lets nobody in but by {}", names.join(" or "))
             }
@@ -138,6 +143,16 @@ impl Place<'_> {
 
     fn unreachable(&self, said: &str) -> Failure {
         Failure::Unreachable { host: self.host(), said: words::of_others(said, 300) }
+    }
+
+    fn closed_at_login(&self, said: &str) -> Failure {
+        let (user, said) = (self.meaning.user.clone(), words::of_others(said, 300));
+        Failure::ClosedAtLogin { host: self.host(), user, said }
+    }
+
+    fn no_session(&self, said: &str) -> Failure {
+        let (user, said) = (self.meaning.user.clone(), words::of_others(said, 300));
+        Failure::NoSession { host: self.host(), user, said }
     }
 
     fn timed_out(&self, step: &'static str, limit: Duration) -> Failure {

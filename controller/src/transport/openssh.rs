@@ -3,7 +3,7 @@
 mod explanation;
 mod keys;
 
-pub use explanation::{explain, says_why};
+pub use explanation::{explain, says_why, wants_answers};
 pub use keys::encrypted_key;
 
 use super::{Channel, Login, Prompts, meaning::Meaning, process};

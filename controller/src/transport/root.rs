@@ -132,6 +132,10 @@ impl Rise {
         if has("doas: Authorization required") || has("doas: Authentication required") {
             return Some(Problem::WantsPassword { place, program: "doas" });
         }
+        if has("is owned by uid") || has("is world writable") || has("no valid sudoers sources") {
+            let said = words::of_others(text.lines().next().unwrap_or_default(), 200);
+            return Some(Problem::Broken { place, said });
+        }
         let refused = ["sudoers", "not allowed to", "may not run sudo", "doas: Operation not perm"];
         if refused.into_iter().any(has) {
             return Some(Problem::NotAllowed { place });
@@ -203,6 +207,17 @@ pub enum Problem {
         /// Where.
         place: String,
     },
+    /// sudo has a configuration that it does not take.
+    #[error(
+        "sudo on {place} does not take its own configuration (`{said}`). Let an administrator mend it \
+         (`visudo -c` checks it), log in as root, or leave --sudo out"
+    )]
+    Broken {
+        /// Where.
+        place: String,
+        /// What it said.
+        said: HostText,
+    },
     /// Nobody could be asked after all.
     #[error("sudo on {place} wants a password, and the terminal gave none: {why}")]
     NoAnswer {
@@ -212,7 +227,10 @@ pub enum Problem {
         why: String,
     },
     /// Anything else that sudo or doas says.
-    #[error("there is no root on {place}: {said}")]
+    #[error(
+        "there is no root on {place}: it said `{said}`. Try `sudo -n true` there by hand, log in as \
+         root, or leave --sudo out"
+    )]
     Other {
         /// Where.
         place: String,
@@ -247,6 +265,7 @@ impl Problem {
             | Self::NotAllowed { .. }
             | Self::WantsTerminal { .. }
             | Self::Missing { .. }
+            | Self::Broken { .. }
             | Self::Other { .. } => exit::REFUSED_LOGIN,
         }
     }
@@ -255,7 +274,7 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::push::script::{self, Task};
+    use crate::push::script::{self, Instructions, Task};
     use protocol::handshake::Token;
     use std::{process::Command, time::Duration};
 
@@ -265,7 +284,10 @@ mod tests {
 
     fn start_up() -> String {
         let token = Token::new([0xab; 16]);
-        script::for_session(&token, 1_200_000, Duration::from_secs(60), Task::Machine)
+        let patience = Duration::from_secs(60);
+        let task = Task::Machine;
+        let instructions = Instructions { room_bytes: 1_200_000, patience, task, in_memory: true };
+        script::for_session(&token, instructions)
     }
 
     #[test]
@@ -341,7 +363,8 @@ mod tests {
                 "may not become root",
             ),
             ("doas: Operation not permitted\n", "may not become root"),
-            ("sudo: unable to allocate pty\n", "no root on ssh:web: sudo: unable"),
+            ("sudo: unable to allocate pty\n", "no root on ssh:web: it said `sudo: unable"),
+            ("sudo: /etc/sudoers is owned by uid 1000, should be 0\n", "`visudo -c` checks it"),
         ];
         for (said, want) in cases {
             let problem = rise(None).explain(said.as_bytes());

@@ -52,6 +52,7 @@ static LOOK_EVERY: libc::timespec = libc::timespec { tv_sec: 1, tv_nsec: 0 };
 /// When the process cannot be forked; nothing was started then.
 pub fn supervise(is_folder_gone: impl FnOnce() -> bool) -> io::Result<Worker> {
     let parent = rustix::process::getppid();
+    let mut strangers = Strangers(children());
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let signals = Signals::block();
     // A parent in another process namespace is a container's runtime, which ends as soon as it has
@@ -85,14 +86,29 @@ pub fn supervise(is_folder_gone: impl FnOnce() -> bool) -> io::Result<Worker> {
             let worker = Pid::from_raw(worker).unwrap_or(supervisor);
             // After the worker, which has more to do before its first word.
             let spawner = pairs.and_then(|pairs| pairs.fork(|| signals.restore()).ok());
-            let end = signals.wait_for_end_of(worker);
-            let reaped = end_descendants(spawner);
+            let end = signals.wait_for_end_of(worker, &mut strangers);
+            let reaped = end_descendants(spawner, &mut strangers);
             if matches!(end, End::Exited(crate::exit::STOPPED)) {
                 send_receipt(worker, supervisor, reaped, is_folder_gone());
             }
             let is_all_ended = reaped.left == 0;
             exit(if is_all_ended { end.exit_code() } else { DESCENDANTS_LEFT });
         }
+    }
+}
+
+/// Children that this process had before it was the agent: the shell that became it may have started
+/// some, for a start-up file of the login. They are not ours to end.
+struct Strangers(Vec<Pid>);
+
+impl Strangers {
+    fn has(&self, pid: Pid) -> bool {
+        self.0.contains(&pid)
+    }
+
+    /// One has ended: its pid may be another's from now on.
+    fn forget(&mut self, pid: Pid) {
+        self.0.retain(|stranger| *stranger != pid);
     }
 }
 
@@ -158,7 +174,7 @@ impl Signals {
     }
 
     /// Waits until the worker ends, or until a signal asks the supervisor to. Reaps orphans.
-    fn wait_for_end_of(&self, worker: Pid) -> End {
+    fn wait_for_end_of(&self, worker: Pid, strangers: &mut Strangers) -> End {
         loop {
             let signal = self.wait();
             if signal > 0 && signal != libc::SIGCHLD {
@@ -167,7 +183,8 @@ impl Signals {
             loop {
                 match rustix::process::wait(WaitOptions::NOHANG) {
                     Ok(Some((pid, status))) if pid == worker => return end_of(status),
-                    Ok(Some(_)) | Err(Errno::INTR) => {}
+                    Ok(Some((pid, _))) => strangers.forget(pid),
+                    Err(Errno::INTR) => {}
                     Ok(None) => break,
                     // No child is left: the worker ended, and how was told to somebody else.
                     Err(_) => return End::Exited(crate::exit::DEFECT),
@@ -192,19 +209,26 @@ struct Reaped {
     left: u32,
 }
 
-/// Kills every child, and every orphan that thereby becomes one, until there is none. The spawner is
-/// a part of the agent, and does not count.
-fn end_descendants(spawner: Option<Pid>) -> Reaped {
+/// Kills every child of the agent, and every orphan that thereby becomes one, until there is none. The
+/// spawner is a part of the agent, and does not count.
+fn end_descendants(spawner: Option<Pid>, strangers: &mut Strangers) -> Reaped {
     let mut reaped = Reaped::default();
     let started = Instant::now();
     loop {
-        let children = children();
+        let mut children = children();
+        children.retain(|child| !strangers.has(*child));
         for child in &children {
             let _ = rustix::process::kill_process(*child, Signal::KILL);
         }
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, _))) => reaped.ended += u32::from(Some(pid) != spawner),
+                Ok(Some((pid, _))) => {
+                    let is_ours = Some(pid) != spawner && !strangers.has(pid);
+                    reaped.ended += u32::from(is_ours);
+                    strangers.forget(pid);
+                }
+                // Strangers that go on are all there is.
+                Ok(None) if children.is_empty() && !strangers.0.is_empty() => return reaped,
                 Ok(None) => break,
                 // No child is left, and no orphan can come: orphans come from children.
                 Err(Errno::CHILD) => return reaped,

@@ -273,7 +273,7 @@ async fn whatever_a_host_does_during_a_login_ends_in_one_harmless_sentence() {
         (Rounds, "it went on asking after 32 rounds of questions"),
         (Questions, "it asks 10000 questions at once"),
         (Disconnects, " \\x1b[2J\\x1b]0;evil"),
-        (Drops, "does not answer: the connection closed during the login"),
+        (Drops, "does not let me in: it closed the connection during the login"),
         (InPart, "wants a password, and there is no terminal to ask at"),
         (Hangs, "logging in took longer than 2 s"),
     ];

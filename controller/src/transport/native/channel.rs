@@ -62,8 +62,11 @@ pub(super) async fn start(
     let channel = match timeout(patience, opening).await {
         Ok(Ok(channel)) => channel,
         Ok(Err(error)) => {
-            let why = connected.told.and_why();
-            let said = format!("it lets the user in and opens no channel: {error}{why}");
+            let said = format!("{error}{}", connected.told.and_why());
+            if matches!(error, russh::Error::ChannelOpenFailure(_)) {
+                return Err(place.no_session(&said).into());
+            }
+            let said = format!("it lets the user in and opens no channel: {said}");
             return Err(place.unreachable(&said).into());
         }
         Err(_) => return Err(place.timed_out("opening a channel", patience).into()),

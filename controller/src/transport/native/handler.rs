@@ -17,6 +17,7 @@ use russh::{
     },
 };
 use std::{
+    io::ErrorKind,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
@@ -69,6 +70,8 @@ struct Facts {
     agreed: Option<String>,
     key: Option<Algorithm>,
     why_over: Option<WhyOver>,
+    banner: String,
+    is_unreadable: bool,
 }
 
 /// Why a session ended before anybody here wanted it to.
@@ -76,6 +79,8 @@ struct Facts {
 pub struct WhyOver {
     /// Whether the host said so itself.
     pub is_of_host: bool,
+    /// Whether it just ended, as no network does that fails.
+    pub is_end: bool,
     /// Its words, or ours. Not escaped yet, but short.
     pub said: String,
 }
@@ -93,6 +98,16 @@ impl Told {
     /// Why the session ended, once it has, and if there was a reason.
     pub(super) fn why_over(&self) -> Option<WhyOver> {
         self.facts().why_over.clone()
+    }
+
+    /// What the host showed last before the login; nothing where it showed nothing.
+    pub(super) fn banner(&self) -> String {
+        self.facts().banner.clone()
+    }
+
+    /// Whether the host said something that the library cannot read.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.facts().is_unreadable
     }
 
     /// The same behind what else is told; nothing where there is no reason.
@@ -258,16 +273,39 @@ impl client::Handler for Checker {
         Ok(())
     }
 
+    /// Only the last is kept: that is where PAM says why it refuses an account.
+    async fn auth_banner(&mut self, banner: &str, _: &mut Session) -> Result<(), Refused> {
+        /// As much of it as an error shows, and more.
+        const KEPT: usize = 1000;
+        self.told.facts().banner = banner.trim().chars().take(KEPT).collect();
+        Ok(())
+    }
+
     async fn disconnected(&mut self, reason: DisconnectReason<Refused>) -> Result<(), Refused> {
         /// As much of a reason as an error shows.
         const SHOWN: usize = 200;
+        let is_unreadable =
+            matches!(&reason, DisconnectReason::Error(Refused::Ssh(russh::Error::SshEncoding(_))));
+        let is_end = match &reason {
+            DisconnectReason::Error(Refused::Ssh(russh::Error::IO(error))) => {
+                error.kind() == ErrorKind::UnexpectedEof
+            }
+            DisconnectReason::Error(Refused::Ssh(error)) => {
+                matches!(error, russh::Error::HUP | russh::Error::Disconnect)
+            }
+            DisconnectReason::ReceivedDisconnect(_) | DisconnectReason::Error(Refused::Host(_)) => {
+                false
+            }
+        };
         let (is_of_host, said) = match reason {
             DisconnectReason::ReceivedDisconnect(said) => (true, said.message),
             DisconnectReason::Error(Refused::Ssh(error)) => (false, error.to_string()),
             DisconnectReason::Error(Refused::Host(failure)) => (false, failure.to_string()),
         };
         let said = said.trim().chars().take(SHOWN).collect();
-        self.told.facts().why_over = Some(WhyOver { is_of_host, said });
+        let mut facts = self.told.facts();
+        facts.is_unreadable |= is_unreadable;
+        facts.why_over = Some(WhyOver { is_of_host, is_end, said });
         Ok(())
     }
 

@@ -381,10 +381,14 @@ impl Attempt<'_> {
 
     /// The session ended during the login.
     fn broken(&self, error: &dyn std::fmt::Display) -> Problem {
-        let said = match self.told.why_over() {
-            Some(why) => why.said,
-            None => error.to_string(),
-        };
+        if self.told.is_unreadable() {
+            return Beyond::Unreadable.into();
+        }
+        let why = self.told.why_over();
+        if why.as_ref().is_none_or(|why| !why.is_of_host && why.is_end) {
+            return self.place.closed_at_login(&self.told.banner()).into();
+        }
+        let said = why.map_or_else(|| error.to_string(), |why| why.said);
         self.place.unreachable(&format!("the connection closed during the login: {said}")).into()
     }
 
@@ -426,7 +430,9 @@ impl Attempt<'_> {
         }
         let host = self.place.host();
         // A key that was refused is what went wrong, also where the host would take a password.
-        if let Some(wanted) = self.unasked.filter(|_| self.is_half_in || self.tried.is_empty()) {
+        let has_no_key_to_take = self.is_half_in || self.tried.is_empty();
+        let is_for_a_person = has_no_key_to_take || !self.is_taken(Method::PublicKey);
+        if let Some(wanted) = self.unasked.filter(|_| is_for_a_person) {
             return Failure::NobodyToAsk { host, wanted, by_hand: self.place.by_hand() }.into();
         }
         let said = self.said();

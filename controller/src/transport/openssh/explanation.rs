@@ -2,7 +2,7 @@
 
 use crate::{
     target::SshTarget,
-    transport::failure::{Failure, by_hand, forget, known_hosts_name},
+    transport::failure::{Failure, by_hand, forget, known_hosts_name, user_name},
     words,
 };
 use protocol::host_text::HostText;
@@ -40,17 +40,32 @@ pub fn explain(
         return Some(Failure::HostKeyUnknown { host, fingerprint: None, remedy: by_hand });
     }
     if text.contains("Permission denied") || text.contains("Too many authentication failures") {
-        let user = target.user.clone().unwrap_or_else(|| "the configured user".to_owned());
-        let said = last_line(&text).unwrap_or_default();
+        let (user, said) = (user_name(target), last_line(&text).unwrap_or_default());
         return Some(Failure::LoginRefused { host, user, said, by_hand });
+    }
+    if let Some((_, why)) = text.split_once("channel 0: open failed: ") {
+        // In clientloop.c of OpenSSH: the reason's name, and the server's words.
+        let (user, said) = (user_name(target), words::of_others(first_line(why), 200));
+        return Some(Failure::NoSession { host, user, said });
     }
     if is_closed_early(&text) {
         return Some(Failure::closed_early(host, ""));
     }
+    if let Some(said) = other_service(&text) {
+        return Some(Failure::not_ssh(host, said));
+    }
+    if is_closed_at_login(&text) {
+        let (user, said) = (user_name(target), HostText::default());
+        return Some(Failure::ClosedAtLogin { host, user, said });
+    }
     // At our `LogLevel` it is silent where it gives up at the key exchange (`sshlogdie` in OpenSSH's
     // log.c).
     let said = last_line(&text).unwrap_or_else(|| {
-        let said = format!("ssh ended without a word; it says more by hand: {by_hand}");
+        let said = format!(
+            "ssh ended without a word, as it does where the host closes the connection during the \
+             login, or has no algorithm that ssh may use (KexAlgorithms, Ciphers, MACs and \
+             HostKeyAlgorithms in your configuration allow more); it says more by hand: {by_hand}"
+        );
         HostText::capped(said.as_bytes(), 600)
     });
     Some(Failure::Unreachable { host, said })
@@ -75,6 +90,39 @@ fn is_closed_early(text: &str) -> bool {
                 || line.starts_with("Connection reset by ");
             closes(line) && (is_first || is_added)
         })
+}
+
+/// What the other end said that is no SSH server of version 2: `banner line 0: HTTP/1.1 400`
+/// (`kex_exchange_identification` in OpenSSH's kex.c).
+fn other_service(text: &str) -> Option<&str> {
+    let line = text.lines().find(|line| line.starts_with(BEFORE_ANY_KEY))?;
+    let (_, said) = line.split_once("banner line 0: ")?;
+    said.starts_with("HTTP/").then_some(said)
+}
+
+/// Whether the other end closed once it was known, and `ssh` knows no more of it (`sshpkt_vfatal` in
+/// OpenSSH's packet.c).
+fn is_closed_at_login(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.next().is_some_and(|line| line.starts_with("Connection closed by "))
+        && lines.next().is_none()
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// Whom a login that was refused would have had to ask, where a key is not among what is left: as
+/// `ssh` lists the methods, behind `Permission denied`.
+pub fn wants_answers(said: &str) -> Option<&'static str> {
+    let (_, methods) = said.rsplit_once("Permission denied (")?;
+    let methods: Vec<&str> = methods.split(')').next()?.split(',').collect();
+    let is_asked = |method: &&str| ["password", "keyboard-interactive"].contains(method);
+    match methods.iter().all(is_asked) {
+        true if methods == ["password"] => Some("a password"),
+        true => Some("an answer, such as a password or a code"),
+        false => None,
+    }
 }
 
 /// The host whose key has changed, as `check_host_key` in OpenSSH's sshconnect.c names it: the
@@ -147,6 +195,11 @@ mod tests {
             ("ssh: Could not resolve hostname web: nope\r\n", "Could not resolve hostname"),
             ("kex_exchange_identification: read: Connection reset by peer\r\n", "does not answer"),
             ("", "it says more by hand: ssh -p 2222 deploy@web"),
+            (
+                "channel 0: open failed: connect failed: open failed\r\n",
+                "opens no session (connect failed: open failed)",
+            ),
+            ("Connection closed by 10.0.0.1 port 22\r\n", "closed the connection during the login"),
             (
                 "/c: line 1: Bad configuration option: x\r\n\
                  /c: terminating, 1 bad configuration options\r\n",
@@ -225,6 +278,22 @@ mod tests {
         let config = Some(Path::new("/a b/config"));
         let failure = explain(&target("ssh:deploy@web"), config, Some(255), denied).unwrap();
         assert!(failure.to_string().ends_with("ssh -F '/a b/config' deploy@web"), "{failure}");
+    }
+
+    #[test]
+    fn somebody_is_wanted_only_where_a_key_is_not() {
+        let cases = [
+            ("a@web: Permission denied (password).", Some("a password")),
+            (
+                "a@web: Permission denied (keyboard-interactive)",
+                Some("an answer, such as a password or a code"),
+            ),
+            ("a@web: Permission denied (publickey,password).", None),
+            ("Too many authentication failures", None),
+        ];
+        for (said, want) in cases {
+            assert_eq!(wants_answers(said), want, "{said}");
+        }
     }
 
     #[test]
