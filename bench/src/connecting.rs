@@ -4,6 +4,7 @@
 mod packets;
 mod run;
 mod standing;
+mod upload;
 
 use crate::{Programs, table};
 use anyhow::{Context as _, Result};
@@ -53,6 +54,7 @@ pub fn measure(programs: &Programs, shows_packets: bool) -> Result<String> {
         }
     }
     text.push_str(&standing::measure(programs, &sshd, &link, round_trip_ms)?);
+    text.push_str(&upload::measure(programs)?);
     Ok(text)
 }
 

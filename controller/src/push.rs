@@ -38,6 +38,7 @@ use protocol::{
     message::{FromAgent, Hello, Terms, ToAgent},
 };
 use script::{Line, Source, Task};
+use sending::transfer_patience;
 use std::time::Duration;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
@@ -236,7 +237,9 @@ impl Attempt<'_> {
             let starting = wait_for_start(reader, &self.token, &agent);
             // Reading goes on while we write: a script that gives up early says why.
             let (sent, started) = tokio::select! {
-                never = account.tell(reporter) => match never {},
+                stalled = account.tell(reporter, self.settings.silence_limit) => {
+                    return Err(stalled.into());
+                }
                 both = async { tokio::join!(sending, starting) } => both,
             };
             self.timings.mark(Step::Started);
@@ -316,11 +319,6 @@ impl Attempt<'_> {
         }
         PushError::NoShell(NoShell::told_by(code, noise, &stderr))
     }
-}
-
-/// The patience for a transfer: a slow link, 20 kB/s, on top of what starting takes.
-fn transfer_patience(bytes: usize) -> Duration {
-    Duration::from_secs(20) + Duration::from_millis(u64::try_from(bytes / 20).unwrap_or(u64::MAX))
 }
 
 fn unpacked(agent: &Agent) -> Result<Vec<u8>, PushError> {

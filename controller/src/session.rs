@@ -255,8 +255,13 @@ impl Session {
             }
         }
         self.shared.leave(id);
-        if self.shared.is_idle() {
-            self.shared.refuse(Lost::Stuck);
+        if !self.shared.is_idle() {
+            return;
+        }
+        match self.shared.life.doubtful() {
+            // Not even a heartbeat comes back: there is nobody to be stopped in order.
+            Some(silence) => self.shared.end(Lost::Silent { seconds: silence.as_secs() }),
+            None => self.shared.refuse(Lost::Stuck),
         }
     }
 

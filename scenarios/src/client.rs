@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use std::{
+    cell::RefCell,
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
@@ -183,6 +184,35 @@ impl Client {
         self.request("tools/call", &json!({"name": tool, "arguments": arguments}), patience)
     }
 
+    /// The same for a call whose progress is wanted: its result, and what was told on the way.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::request`].
+    pub fn call_with_progress(
+        &mut self,
+        tool: &str,
+        arguments: &Value,
+        patience: Duration,
+    ) -> Result<(Value, Vec<Told>)> {
+        let started = Instant::now();
+        let id = self.ask(
+            "tools/call",
+            &json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": "wanted"}}),
+        )?;
+        let told = RefCell::new(Vec::new());
+        let reply = self.wait_for(patience, |message| {
+            if message.get("method") == Some(&json!("notifications/progress")) {
+                told.borrow_mut().extend(Told::read(message, started.elapsed()));
+            }
+            message.get("id") == Some(&json!(id))
+        })?;
+        let told = told.into_inner();
+        let reply = reply.with_context(|| format!("no reply in time, but it was told {told:?}"))?;
+        let result = reply.get("result").with_context(|| format!("no result: {reply}"))?;
+        Ok((result.clone(), told))
+    }
+
     /// Closes the server's stdin, as a client that goes away does.
     pub fn close(&mut self) {
         self.stdin = None;
@@ -204,6 +234,26 @@ impl Client {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+/// A notice of progress.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// When it came, since the call was made.
+    pub after: Duration,
+    /// Its number, which has to grow.
+    pub progress: f64,
+    /// Its words.
+    pub message: String,
+}
+
+impl Told {
+    fn read(notice: &Value, after: Duration) -> Option<Self> {
+        let parameters = notice.get("params")?;
+        let progress = parameters.get("progress")?.as_f64()?;
+        let message = parameters.get("message")?.as_str()?.to_owned();
+        Some(Self { after, progress, message })
     }
 }
 

@@ -200,8 +200,8 @@ impl Lack {
     }
 }
 
-/// Keeps a link until stdin closes, and says how to use it. Lines on stdin change it: `cut`, `stall`
-/// and `heal`.
+/// Keeps a link until stdin closes, and says how to use it. Lines on stdin change it: `cut`, `stall`,
+/// `forget` and `heal`.
 ///
 /// # Errors
 ///
@@ -215,8 +215,11 @@ pub fn run(conditions: Conditions) -> Result<()> {
         match line?.trim() {
             "cut" => link.cut(),
             "stall" => link.stall(),
+            "forget" => link.forget_connections(),
             "heal" => link.heal(),
-            other => bail!("`{other}` changes nothing about a link; there are cut, stall and heal"),
+            other => {
+                bail!("`{other}` changes nothing about a link; there are cut, stall, forget, heal")
+            }
         }
     }
     Ok(())

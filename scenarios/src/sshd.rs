@@ -4,6 +4,7 @@ use crate::second_way;
 use anyhow::{Context as _, Result, bail};
 use std::{
     fs,
+    io::Read as _,
     net::{Ipv4Addr, TcpListener, TcpStream},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -162,6 +163,28 @@ impl Sshd {
         bail!("sshd did not come up: {}", self.log())
     }
 
+    /// Takes one of the places that a server has for logins (`MaxStartups`), until this is dropped: a
+    /// connection over which nothing is said.
+    ///
+    /// # Errors
+    ///
+    /// When there is no place for it.
+    pub fn take_place(&self) -> Result<TcpStream> {
+        let started = Instant::now();
+        loop {
+            let mut place = TcpStream::connect((self.address, self.port))?;
+            let mut said = [0; 4];
+            // Whoever looked whether it is up may still have one.
+            if place.read_exact(&mut said).is_ok() && said == *b"SSH-" {
+                return Ok(place);
+            }
+            if started.elapsed() > Duration::from_secs(10) {
+                bail!("sshd turns everybody away: {}", self.log());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Writes the client's configuration, with further lines for this host.
     ///
     /// # Errors
@@ -303,11 +326,15 @@ pub(crate) fn server_config(folder: &Path, port: u16, further: &[String]) -> Str
     let mut config = format!(
         "Port {port}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\n\
          UsePAM no\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-         PermitRootLogin prohibit-password\nPrintMotd no\nMaxStartups 100\n",
+         PermitRootLogin prohibit-password\nPrintMotd no\n",
         at("host"),
         at("authorized_keys")
     );
-    // The first line of a keyword counts, so what differs comes first.
+    // Of this keyword the last line counts (`sMaxStartups` in OpenSSH's servconf.c).
+    if !further.iter().any(|line| line.starts_with("MaxStartups ")) {
+        config.push_str("MaxStartups 100\n");
+    }
+    // Of all others the first line of a keyword counts, so what differs comes first.
     let further: String = further.iter().map(|line| format!("{line}\n")).collect();
     config.insert_str(0, &further);
     config

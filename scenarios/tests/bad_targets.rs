@@ -117,45 +117,6 @@ fn disks_that_are_full_and_places_that_run_nothing() {
 }
 
 #[test]
-fn what_answers_is_no_shell() {
-    let cases = [
-        ("ForceCommand /usr/sbin/nologin", "This account is currently not available"),
-        ("ForceCommand echo read only mirror", "read only mirror"),
-        ("ForceCommand /bin/false", "it ended without a word"),
-        ("ForceCommand echo \"$SSH_ORIGINAL_COMMAND\"", "no shell"),
-    ];
-    for (line, words) in cases {
-        let sshd = Sshd::start(&server_lines(&[line])).unwrap();
-        check(&Sysmcp::over(&sshd).unwrap(), 18, &["is no shell", words]);
-    }
-}
-
-#[test]
-fn a_login_that_talks_first_is_no_obstacle() {
-    let banner = "Banner /etc/os-release";
-    let talks = "ForceCommand echo Welcome; printf 'sysmcp-'; echo; eval \"$SSH_ORIGINAL_COMMAND\"";
-    let sshd = Sshd::start(&server_lines(&[banner, talks, "MaxSessions 1"])).unwrap();
-    let answer = Sysmcp::over(&sshd).unwrap().answer("process_list", &json!({"limit": 1})).unwrap();
-    assert!(answer.get("processes").is_some_and(Value::is_array));
-}
-
-#[test]
-fn any_login_shell_passes_the_start_on() {
-    for shell in ["fish", "tcsh", "busybox sh", "dash"] {
-        let program = shell.split(' ').next().unwrap();
-        if Command::new(program).arg("--help").output().is_err() {
-            not_run("login shells", program);
-            continue;
-        }
-        let through = format!("ForceCommand exec {shell} -c \"$SSH_ORIGINAL_COMMAND\"");
-        let sshd = Sshd::start(&server_lines(&[&through])).unwrap();
-        let answer = Sysmcp::over(&sshd).unwrap().answer("process_list", &json!({"limit": 1}));
-        assert!(answer.unwrap().get("processes").is_some_and(Value::is_array), "{shell}");
-        assert_nothing_left(&sshd);
-    }
-}
-
-#[test]
 fn busybox_alone_is_enough() {
     let folder = tempfile::tempdir().unwrap();
     let mut install = Command::new("busybox");

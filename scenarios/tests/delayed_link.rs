@@ -1,15 +1,18 @@
 //! The link that takes its time: that it does, that sysmcp works over it, and that nothing of it
 //! outlives the process that made it.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
 use scenarios::{
-    delayed_link::{DelayedLink, Lack, SERVER},
+    client::{Client, Told},
+    delayed_link::{Conditions, DelayedLink, Lack, SERVER},
     not_run::{not_here, not_run},
     programs,
     sshd::{Network, Settings, Sshd},
     sysmcp::Sysmcp,
     victim::Victim,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     io::{BufRead as _, BufReader},
     path::Path,
@@ -64,6 +67,100 @@ fn sysmcp_answers_over_a_link_with_a_round_trip_of_100_ms() {
         assert_eq!(answer["counted"], 3, "{way}: {answer}");
         assert!(said.contains("agent gone"), "{way}: {said}");
     }
+}
+
+/// Connects over a link, and gives what was told of how far the agent was: when, and how many percent.
+fn told_while_sending(conditions: Conditions, way: &str) -> (Vec<Told>, Vec<(Duration, f64)>) {
+    let link = DelayedLink::under(conditions).unwrap();
+    let network = Network { address: SERVER, enter: link.server_words() };
+    let settings = Settings { network: Some(network), ..Settings::default() };
+    let sshd = Sshd::start(&settings).unwrap();
+    let sysmcp = Sysmcp::over(&sshd).unwrap().with(&["--toolsets", "selftest"]);
+    let sysmcp = sysmcp.at(&sshd.target_by(way)).in_network(link.client_words());
+    let mut client = Client::start(sysmcp.command()).unwrap();
+    let patience = Duration::from_secs(120);
+    let called = client.call_with_progress("self_test", &json!({"count": 1}), patience);
+    let (result, told) = called.unwrap();
+    assert_eq!(result["isError"], false, "{way}: {result}");
+    println!("{way}, {conditions:?}:");
+    told.iter().for_each(|told| println!("  {:6.2} s  {}", told.after.as_secs_f64(), told.message));
+    let percent = |told: &Told| {
+        let (percent, _) =
+            told.message.strip_prefix("sending the agent: ")?.split_once(" % of ")?;
+        Some((told.after, percent.parse().unwrap()))
+    };
+    let sending = told.iter().filter_map(percent).collect();
+    (told, sending)
+}
+
+/// When something was first told.
+fn first(told: &[Told], begins: &str) -> Duration {
+    told.iter().find(|told| told.message.starts_with(begins)).unwrap().after
+}
+
+#[test]
+fn progress_on_a_slow_line_says_what_has_arrived() {
+    if lacks("progress on a slow line") {
+        return;
+    }
+    // A queue that takes two seconds, as slow lines have them.
+    let slow = Conditions::delayed(ROUND_TRIP).at_rate(50_000);
+    let slow = Conditions { queue_bytes: 100_000, ..slow };
+    for way in ["russh", "openssh"] {
+        let (told, sending) = told_while_sending(slow, way);
+        let (began, ended) = (first(&told, "sending the agent"), first(&told, "connected: "));
+        let middle = began + (ended - began) / 2;
+        let (_, percent) = *sending.iter().rfind(|(after, _)| *after <= middle).unwrap();
+        assert!((25.0..=75.0).contains(&percent), "{way}: {percent} % at half of the time");
+        let pairs = || told.iter().zip(told.iter().skip(1));
+        assert!(pairs().all(|(one, next)| one.progress < next.progress), "{way}: {told:?}");
+        let pause = pairs().map(|(one, next)| next.after - one.after).max().unwrap();
+        assert!(pause < Duration::from_secs(4), "{way}: for {pause:?} nothing was told");
+        let steps = sending.iter().zip(sending.iter().skip(1));
+        assert!(steps.clone().all(|(one, next)| one.1 <= next.1), "{way}: {sending:?}");
+        let leap = steps.map(|(one, next)| next.1 - one.1).fold(0.0, f64::max);
+        assert!(leap < 40.0, "{way}: a leap of {leap} %");
+        assert!(told.iter().any(|told| told.message.contains(" s left")), "{way}: {told:?}");
+    }
+}
+
+#[test]
+fn the_agent_is_sent_over_10_mbit_s_with_its_progress() {
+    if lacks("a line of 10 Mbit/s") {
+        return;
+    }
+    let conditions = Conditions::delayed(ROUND_TRIP).at_rate(1_250_000);
+    for way in ["russh", "openssh"] {
+        let (told, sending) = told_while_sending(conditions, way);
+        let took = first(&told, "connected: ") - first(&told, "sending the agent");
+        println!("{way}: {:.2} s", took.as_secs_f64());
+        assert!(!sending.is_empty(), "{way}: {told:?}");
+    }
+}
+
+#[test]
+fn a_link_that_is_stalled_goes_on_once_it_is_healed_and_one_that_is_cut_carries_nothing() {
+    if lacks("a link that is stalled and cut") {
+        return;
+    }
+    let link = DelayedLink::start(ROUND_TRIP).unwrap();
+    link.stall();
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| link.measured_round_trip().unwrap());
+        sleep(5 * ROUND_TRIP);
+        link.heal();
+        assert!(asked.join().unwrap() >= 5 * ROUND_TRIP);
+    });
+    link.cut();
+    let dropped = link.dropped();
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| link.measured_round_trip().unwrap());
+        sleep(5 * ROUND_TRIP);
+        assert!(link.dropped() > dropped && !asked.is_finished());
+        // The kernel asks again, after a second.
+        link.heal();
+        assert!(asked.join().unwrap() >= 5 * ROUND_TRIP);
+    });
 }
 
 #[test]

@@ -29,9 +29,13 @@ pub const FOR_A_TARGET: [Program; 6] = [
 ];
 
 /// For the tests: what users would type instead, and the clients they use.
-pub const FOR_TESTS: [Program; 18] = [
+pub const FOR_TESTS: [Program; 22] = [
     program("fish", "fish"),
     program("tcsh", "tcsh"),
+    program("bsd-csh", "csh"),
+    program("zsh", "zsh"),
+    program("mksh", "mksh"),
+    program("git-shell", "git"),
     program("busybox", "busybox"),
     program("top", "procps"),
     program("pidstat", "sysstat"),

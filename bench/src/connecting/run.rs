@@ -28,7 +28,7 @@ pub const STAGES: [Stage; 6] = [
 ];
 
 /// The part with which the agent is there.
-const CONNECTED: usize = 2;
+pub const CONNECTED: usize = 2;
 
 /// A command, and what it took each time.
 pub struct Row {

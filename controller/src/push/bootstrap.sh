@@ -10,18 +10,20 @@ token=TOKEN; room=ROOM; LC_ALL=C; export LC_ALL;
 mark=sysmcp-; mark=${mark}$token;
 made=; inside=; holder=; places=; refused=; only=yes; lacks=; file=;
 say() { echo "$mark $*"; };
+# What would go wrong later, in a way that tells nothing of the reason. Shells keep some files open for
+# themselves, so this one comes first.
+files=`ulimit -n`; case $files in ?|1[0-5]) say LIMITED files $files; exit 95;; esac;
 # What a start-up file did to PATH, or an environment brought along as functions, is not meant for this.
 PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin; export PATH;
 unset -f cat chmod command dd gzip head kill mkdir rm rmdir stat timeout uname 2>/dev/null;
-# Without these it would go wrong later, in a way that tells nothing of the reason. A shell needs some
-# files for itself; files are limited in blocks of 512 bytes.
-files=`ulimit -n`; case $files in ?|1[0-5]) say LIMITED files $files; exit 95;; esac;
+# In blocks of 512 bytes (ulimit in POSIX).
 blocks=`ulimit -f`; case $blocks in *[0-9]*) test $((blocks * 512)) -ge $room || {
   say LIMITED bytes $((blocks * 512)); exit 95; };;
 esac;
 for tool in cat chmod dd head mkdir rm rmdir; do
   command -v $tool >/dev/null 2>&1 || lacks="$lacks $tool";
 done;
+test -c /dev/zero || lacks="$lacks /dev/zero";
 test -z "$lacks" || { say LACKS $lacks; exit 95; };
 # Whoever may write to a place may put another folder where ours was. So ours is left file by file,
 # and by name only if it is empty.

@@ -57,6 +57,17 @@ pub enum PushError {
     /// What came is not a frame.
     #[error("the target sent what is no message: {0}")]
     Frame(#[from] FrameError),
+    /// The agent was on its way, and got no further.
+    #[error(
+        "the connection was lost while the agent was sent: {} of it had arrived, and for {seconds} s \
+         nothing more did. Try again once the network is there", if *.sent == 0 { "none" } else { "some" }
+    )]
+    Stalled {
+        /// Bytes that had arrived at the next machine.
+        sent: usize,
+        /// How long it was waited for more.
+        seconds: u64,
+    },
     /// It took too long.
     #[error("{doing} took longer than {seconds} s; allow more with --connect-timeout")]
     TimedOut {
@@ -93,7 +104,7 @@ impl PushError {
                 | NoAgent::UnknownMachine { .. },
             ) => exit::CANNOT_RUN,
             Self::NoAgent(_) => exit::NO_AGENT,
-            Self::Transport(_) | Self::TimedOut { .. } => exit::UNREACHABLE,
+            Self::Transport(_) | Self::Stalled { .. } | Self::TimedOut { .. } => exit::UNREACHABLE,
             Self::Ssh(failure) => failure.exit_code(),
             Self::Root(problem) => problem.exit_code(),
             Self::Container(problem) => problem.exit_code(),

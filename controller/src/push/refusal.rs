@@ -188,8 +188,8 @@ impl Refusal {
                               Something between here and there changes data"
                 .to_owned(),
             Self::Lacks(programs) => format!(
-                "the target has no {}, which the agent needs to start: install coreutils, or \
-                 busybox with its links, there",
+                "the target has no {}, which the agent needs to start. Such programs come with \
+                 coreutils, or with busybox and its links",
                 programs.join(" and no ")
             ),
             Self::Limited(Limit::Files, most) => format!(
@@ -197,8 +197,8 @@ impl Refusal {
                  the limit there (`ulimit -n`, `nofile` in limits.conf)"
             ),
             Self::Limited(Limit::Bytes, most) => format!(
-                "the login may write files of {most} bytes at most, and the agent needs {bytes}: raise \
-                 the limit there (`ulimit -f`, `fsize` in limits.conf)"
+                "the login may write files of {most} bytes at most, and the agent needs {bytes} bytes: \
+                 raise the limit there (`ulimit -f`, `fsize` in limits.conf)"
             ),
         }
     }
@@ -325,9 +325,12 @@ mod tests {
     #[test]
     fn what_the_start_lacks_is_named() {
         let cases = [
-            (Some(Refusal::lacks("dd head")), "the target has no dd and no head,"),
+            (Some(Refusal::lacks("dd head")), "the target has no dd and no head, which"),
             (Refusal::limited("files 8"), "may open 8 files at a time"),
-            (Refusal::limited("bytes 512"), "files of 512 bytes at most, and the agent needs 10:"),
+            (
+                Refusal::limited("bytes 512"),
+                "files of 512 bytes at most, and the agent needs 10 bytes:",
+            ),
         ];
         for (refusal, want) in cases {
             let refusal = refusal.unwrap();

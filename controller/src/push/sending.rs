@@ -1,11 +1,12 @@
 //! The agent on its way, and how far it is: what has arrived at the next machine as far as that can be
 //! known, because what is only handed on may wait in buffers of this machine for a minute.
 
+use super::PushError;
 use crate::{
     reporter::{Reporter, Sending, Stage},
     transport::{Channel, Outgoing, Traffic},
 };
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt as _},
     time::Instant,
@@ -25,6 +26,14 @@ pub(super) async fn send(
         writer.write_all(part).await?;
     }
     writer.flush().await
+}
+
+/// After a loss TCP tries again after a second, two, four: nothing is called lost before.
+const LEAST_LIMIT: Duration = Duration::from_secs(10);
+
+/// The patience for a transfer: a slow link, 20 kB/s, on top of what starting takes.
+pub(super) fn transfer_patience(bytes: usize) -> Duration {
+    Duration::from_secs(20) + Duration::from_millis(u64::try_from(bytes / 20).unwrap_or(u64::MAX))
 }
 
 /// How far it is.
@@ -59,17 +68,25 @@ impl Account {
         }
     }
 
-    /// Tells how far it is, again and again.
-    pub(super) async fn tell(&self, reporter: &dyn Reporter) -> Infallible {
-        let mut furthest = 0;
+    /// Tells how far it is, again and again, until it does not get any further: where what has
+    /// arrived is known, and nothing more did within a limit.
+    pub(super) async fn tell(&self, reporter: &dyn Reporter, limit: Duration) -> PushError {
+        let limit = limit.max(LEAST_LIMIT);
+        let (mut furthest, mut moved) = (0, Instant::now());
         reporter.stage(&Stage::Sending(Sending::begins(self.total)));
         loop {
             tokio::time::sleep(PAUSE).await;
             let mut sending = self.look();
+            if sending.sent > furthest {
+                (furthest, moved) = (sending.sent, Instant::now());
+            }
             // A queue is looked at after what went into it: it may seem to grow.
-            furthest = sending.sent.max(furthest);
             sending.sent = furthest;
             reporter.stage(&Stage::Sending(sending));
+            let is_on_its_way = sending.has_arrived && furthest < self.total;
+            if is_on_its_way && moved.elapsed() >= limit {
+                return PushError::Stalled { sent: furthest, seconds: limit.as_secs() };
+            }
         }
     }
 }
@@ -104,7 +121,7 @@ mod tests {
             tokio::time::sleep(PAUSE).await;
         };
         tokio::select! {
-            never = account.tell(&noted) => match never {},
+            stalled = account.tell(&noted, LEAST_LIMIT) => panic!("{stalled}"),
             _ = async { tokio::join!(send(&mut channel.writer, "", &payload, b""), reading) } => {}
         }
         assert_eq!(

@@ -142,6 +142,14 @@ async fn an_agent_that_never_answers_is_given_up_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_is_overdue_where_nothing_comes_at_all_ends_the_session() {
+    let (session, _agent) = session();
+    session.shared.life.sleep(Duration::from_secs(20));
+    assert_eq!(ask(&session).await, Err(CallError::Overdue { seconds: 7 }));
+    assert_eq!(session.lost(), Some(Lost::Silent { seconds: 20 }));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_ends_an_overdue_call_goes_on() {
     let (session, mut agent) = session();
     let agent = tokio::spawn(async move {

@@ -95,7 +95,7 @@ pub enum Failure {
         by_hand: String,
     },
     /// No connection came about.
-    #[error("{host} does not answer: {said}")]
+    #[error("{host} does not answer: {said}{}", what_helps(.said.as_str()))]
     Unreachable {
         /// The host.
         host: String,
@@ -117,6 +117,17 @@ pub enum Failure {
         /// How often it was asked.
         attempts: u32,
     },
+    /// What listens is something else.
+    #[error(
+        "what listens at {host} is no SSH server of version 2: it says `{said}`. Name the port of one; \
+         an SSH server that knows only version 1 has to be replaced"
+    )]
+    NotSsh {
+        /// The host.
+        host: String,
+        /// What it says.
+        said: HostText,
+    },
     /// The host wants an answer that only a person can give.
     #[error(
         "{host} wants {wanted}, and there is no terminal to ask at. Use a key; or have a connection \
@@ -132,7 +143,7 @@ pub enum Failure {
         by_hand: String,
     },
     /// A step of connecting took too long.
-    #[error("{host}: {step} took longer than {seconds} s; allow more with --connect-timeout")]
+    #[error("{host}: {step} took longer than {seconds} s{}", more_time(.step))]
     TimedOut {
         /// The host.
         host: String,
@@ -236,6 +247,41 @@ pub(super) fn by_hand(target: &SshTarget, config: Option<&Path>) -> String {
     command
 }
 
+/// What helps against the usual reasons for which nothing answers, as the system and `ssh` name them.
+fn what_helps(said: &str) -> &'static str {
+    const REASONS: [(&str, &str); 6] = [
+        (
+            "connection refused",
+            ". Nothing listens there: check the port, and that the SSH server runs",
+        ),
+        ("no route to host", ". Check the address, and the network or VPN that leads there"),
+        ("network is unreachable", ". Check the address, and the network or VPN that leads there"),
+        ("timed out", ". It is down, or something between drops what is sent: check the address"),
+        ("name or service not known", ". Check the spelling, or write its address"),
+        (
+            "name resolution",
+            ". Check the spelling and the DNS of this machine, or write its address",
+        ),
+    ];
+    let said = said.to_ascii_lowercase();
+    REASONS.iter().find(|(reason, _)| said.contains(reason)).map_or("", |(_, remedy)| remedy)
+}
+
+/// What a step that takes too long may mean, and what gives it more time.
+fn more_time(step: &str) -> &'static str {
+    match step {
+        "connecting" => {
+            ": nothing came back. It is down, or something between drops what is sent: check the \
+             address; ConnectTimeout in your SSH configuration gives it more time"
+        }
+        "the key exchange" => {
+            ": it accepts connections, and is too slow, or no SSH server. Check the port; \
+             ConnectTimeout in your SSH configuration gives it more time"
+        }
+        _ => ": it is too busy, or stuck. Try again later",
+    }
+}
+
 fn times(attempts: u32) -> String {
     if attempts > 1 { format!(", {attempts} times in a row") } else { String::new() }
 }
@@ -257,7 +303,15 @@ impl Failure {
     pub(super) fn closed_early(host: String, said: &str) -> Self {
         // The first line is the reason; what follows is the same again, or for nobody.
         let said = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        if said.starts_with("HTTP/") {
+            return Self::not_ssh(host, said);
+        }
         Self::ClosedEarly { host, said: words::of_others(said, 100), attempts: 1 }
+    }
+
+    /// For a host that says something that no SSH server of version 2 says.
+    pub(super) fn not_ssh(host: String, said: &str) -> Self {
+        Self::NotSsh { host, said: words::of_others(said, 100) }
     }
 
     /// Nothing answers behind a login; `said` is what came instead.
@@ -286,6 +340,7 @@ impl Failure {
             Self::NoSession { .. } => exit::NO_SHELL,
             Self::Unreachable { .. }
             | Self::ClosedEarly { .. }
+            | Self::NotSsh { .. }
             | Self::TimedOut { .. }
             | Self::Silent { .. }
             | Self::Beyond { .. }

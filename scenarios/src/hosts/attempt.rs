@@ -105,8 +105,8 @@ impl Attempt<'_> {
         }
         // The agent's size, which every change of it changes.
         let words = text.split(' ').collect::<Vec<_>>();
-        let is_size = |at: usize| words.get(at + 1).is_some_and(|next| *next == "bytes");
-        let is_number = |word: &str| word.len() > 5 && word.bytes().all(|b| b.is_ascii_digit());
+        let is_size = |at: usize| words.get(at + 1).is_some_and(|next| next.starts_with("bytes"));
+        let is_number = |word: &str| word.len() > 6 && word.bytes().all(|b| b.is_ascii_digit());
         let shown = words.iter().enumerate().map(|(at, word)| match *word {
             word if is_size(at) && is_number(word) => "SIZE",
             word if word.starts_with("SHA256:") || word.starts_with("(SHA256:") => "FINGERPRINT",
@@ -162,9 +162,11 @@ fn ensure_clean(sysmcp: &Sysmcp, said: &str) -> Result<()> {
 /// What was said beside the stages, without the name of the program.
 fn told(said: &str) -> impl Iterator<Item = &str> {
     /// How stages begin, as `controller/src/reporter.rs` tells them.
-    const STAGES: [&str; 7] = [
+    const STAGES: [&str; 9] = [
         "starting the agent on this machine",
         "connecting to ",
+        "connecting anew to ",
+        "trying again in ",
         "sending the agent",
         "connected: ",
         "measuring: ",
@@ -187,8 +189,6 @@ fn sentence(said: &str) -> Result<&str> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use super::*;
 
     #[test]

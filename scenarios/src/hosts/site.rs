@@ -10,7 +10,7 @@ use crate::{
     sshd::make_key,
     sysmcp::Sysmcp,
 };
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 
 /// How such a host differs from the usual one.
@@ -82,8 +82,7 @@ impl Site<'_> {
         let server = self.start()?;
         let own = self.by(&server, "ssh")?.outcome()?;
         let users = self.by(&server, "openssh")?.outcome().context("by the user's own ssh")?;
-        ensure_same_end(&own, Some(&users))?;
-        Ok(own)
+        both(own, users)
     }
 
     /// The same with somebody at a terminal, who is asked this and types that, and gets an answer.
@@ -147,18 +146,21 @@ impl Site<'_> {
     }
 }
 
-/// Both ways come to the same end: their words for one cause may differ.
-pub(super) fn ensure_same_end(own: &Outcome, users: Option<&Outcome>) -> Result<()> {
-    let is_same = users.is_some_and(|users| end(own) == end(users));
-    ensure!(is_same, "by default {own:?}, and by the user's own ssh {users:?}");
-    Ok(())
-}
-
-fn end(outcome: &Outcome) -> Option<i32> {
-    match outcome {
-        Outcome::Answers(_) => Some(0),
-        Outcome::Refuses { code, .. } => Some(*code),
-        Outcome::NotHere(_) | Outcome::NotRun(_) => None,
+/// What both ways came to: both answer, or both refuse, and where their codes differ, as ssh does not
+/// tell all reasons, both are told.
+pub(super) fn both(own: Outcome, users: Outcome) -> Result<Outcome> {
+    match (own, users) {
+        (Outcome::Answers(note), Outcome::Answers(_)) => Ok(Outcome::Answers(note)),
+        (
+            Outcome::Refuses { code, sentence },
+            Outcome::Refuses { code: other, sentence: by_ssh },
+        ) => {
+            let is_same = code == other;
+            let behind = format!(" — With `openssh:`, exit code {other}: {by_ssh}");
+            let behind = if is_same { String::new() } else { behind };
+            Ok(Outcome::Refuses { code, sentence: sentence + &behind })
+        }
+        (own, users) => bail!("by default {own:?}, and by the user's own ssh {users:?}"),
     }
 }
 

@@ -99,30 +99,31 @@ pub const HOSTS: &[Host] = &[
     Host::in_full("OpenSSH 10.0", || Site { kind: Kind::OpenSsh10, ..Site::USUAL }.ask()),
     Host::in_full("ChrootDirectory that is empty", || jail("")),
     Host::in_full("ChrootDirectory with a shell that is not /bin/sh", || {
-        jail(&format!("{LIBRARIES} cp /bin/busybox /srv/jail/bin/ash; "))
+        jail(
+            "for folder in bin lib lib64; do mkdir /srv/jail/$folder; done; \
+             for folder in lib lib64; do mount --rbind /usr/$folder /srv/jail/$folder; done; \
+             cp /bin/bash /srv/jail/bin/bash; ",
+        )
     }),
-    Host::in_full("ChrootDirectory with /bin/sh, and without /proc", || jail(&furnished())),
+    Host::in_full("ChrootDirectory with /bin/sh, and without /proc", || jail(FURNISHED)),
     Host::in_full("ChrootDirectory with /bin/sh and /proc", || {
-        jail(&format!("{} mkdir /srv/jail/proc; mount -t proc proc /srv/jail/proc; ", furnished()))
+        jail(&format!("{FURNISHED} mkdir /srv/jail/proc; mount -t proc proc /srv/jail/proc; "))
     }),
-    Host::in_full("nobody listens at the port", || at_port(|| Ok(1))),
-    Host::sampled("the port closes each connection at once", || {
-        at_port(|| answering(b"", End::Closes))
+    Host::in_full("nobody listens at the port", || at_port("20", || Ok(1))),
+    Host::in_full("the port closes each connection at once", || {
+        at_port("20", || answering(b"", End::Closes))
     }),
-    Host::in_full("the port says nothing", || at_port(|| answering(b"", End::Waits))),
+    Host::in_full("the port says nothing", || at_port("3", || answering(b"", End::Waits))),
     Host::in_full("a web server is at the port", || {
-        at_port(|| answering(b"HTTP/1.1 400 Bad Request\r\n\r\n", End::Closes))
+        at_port("20", || answering(b"HTTP/1.1 400 Bad Request\r\n\r\n", End::Closes))
     }),
     Host::in_full("only SSH 1 is spoken", || {
-        at_port(|| answering(b"SSH-1.5-OpenSSH_2.1\r\n", End::Closes))
+        at_port("20", || answering(b"SSH-1.5-OpenSSH_2.1\r\n", End::Closes))
     }),
     Host::in_full("the server says that it is too busy", || {
-        at_port(|| answering(b"Exceeded MaxStartups\r\n", End::Closes))
+        at_port("20", || answering(b"Exceeded MaxStartups\r\n", End::Closes))
     }),
 ];
-
-/// What a host that never says anything is given up after.
-const SOON: &[&str] = &["--connect-timeout", "5"];
 
 /// What a server of that time has, as far as ours still has it.
 const OLD: &[&str] =
@@ -165,32 +166,18 @@ fn odd_runtime_folder() -> Result<Outcome> {
     .ask()
 }
 
-/// What a program in a jail takes before its first word.
-const LIBRARIES: &str = "for folder in bin lib lib64; do mkdir /srv/jail/$folder; done; \
-                         mount --rbind /usr/lib /srv/jail/lib; \
-                         mount --rbind /usr/lib64 /srv/jail/lib64; ";
-
-/// What fills a jail with the programs of busybox and a place for files.
-fn furnished() -> String {
-    format!(
-        "{LIBRARIES} mkdir /srv/jail/dev; mkdir -m 1777 /srv/jail/tmp; \
-         cp /bin/busybox /srv/jail/bin/busybox; \
-         chroot /srv/jail /bin/busybox --install -s /bin; \
-         touch /srv/jail/dev/null; mount --bind /dev/null /srv/jail/dev/null; "
-    )
-}
+/// What fills a jail with this machine's programs, and with a place for files.
+const FURNISHED: &str = "for folder in bin lib lib64 dev; do mkdir /srv/jail/$folder; done; \
+                         mkdir -m 1777 /srv/jail/tmp; \
+                         for folder in bin lib lib64; do \
+                         mount --rbind /usr/$folder /srv/jail/$folder; done; \
+                         for device in null zero; do touch /srv/jail/dev/$device; \
+                         mount --bind /dev/$device /srv/jail/dev/$device; done; ";
 
 /// A server that locks its users into a folder, which root fills before.
 fn jail(fill: &str) -> Result<Outcome> {
     let first = format!("mount -t tmpfs -o mode=755 tmpfs /srv; mkdir /srv/jail; {fill}");
-    Site {
-        needs: &[("/bin/busybox", "busybox")],
-        shell: Some("/bin/ash"),
-        lines: &["ChrootDirectory /srv/jail"],
-        first: &first,
-        ..Site::USUAL
-    }
-    .ask()
+    Site { lines: &["ChrootDirectory /srv/jail"], first: &first, ..Site::USUAL }.ask()
 }
 
 /// What a listener does after its words.
@@ -222,12 +209,11 @@ fn answering(words: &'static [u8], end: End) -> Result<u16> {
 }
 
 /// What is no SSH server, so that there is no session of which anything could be left.
-fn at_port(listen: fn() -> Result<u16>) -> Result<Outcome> {
+fn at_port(seconds: &str, listen: fn() -> Result<u16>) -> Result<Outcome> {
     let port = listen()?;
-    let mut outcomes = Vec::new();
-    for way in ["ssh", "openssh"] {
+    let outcome = |way: &str| -> Result<Outcome> {
         let target = format!("{way}:deploy@127.0.0.1:{port}");
-        let sysmcp = Sysmcp::local()?.at(&target).with(SOON);
+        let sysmcp = Sysmcp::local()?.at(&target).with(&["--connect-timeout", seconds]);
         let placeholders = [
             (format!(":{port}"), ":PORT"),
             (format!("port {port}"), "port PORT"),
@@ -236,9 +222,7 @@ fn at_port(listen: fn() -> Result<u16>) -> Result<Outcome> {
         ];
         let none = || Ok(Vec::new());
         let attempt = Attempt { sysmcp: &sysmcp, left: &none, placeholders: &placeholders };
-        outcomes.push(attempt.outcome()?);
-    }
-    let own = outcomes.swap_remove(0);
-    super::site::ensure_same_end(&own, outcomes.first())?;
-    Ok(own)
+        attempt.outcome()
+    };
+    super::site::both(outcome("ssh")?, outcome("openssh")?)
 }

@@ -59,10 +59,10 @@ use Evil::*;
 
 /// What each comes to: a part of the sentence.
 const CASES: &[(Evil, &str)] = &[
-    (Closes, "does not answer: the key exchange failed"),
+    (Closes, "does not answer: it closed the connection before it said what it is"),
     (LineWithoutEnd, "does not answer: the key exchange failed"),
     (LinesWithoutEnd, "does not answer: the key exchange failed"),
-    (EscapesBeforeVersion, "does not answer: the key exchange failed"),
+    (EscapesBeforeVersion, "does not answer: it closed the connection before it said what it is"),
     (EscapesInVersion, "does not answer: the key exchange failed"),
     (SlowVersion, "the key exchange took longer than 2 s"),
     (SlowPacket, "the key exchange took longer than 2 s"),

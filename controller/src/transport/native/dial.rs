@@ -348,6 +348,9 @@ async fn explained(
             return place.unreachable(&format!("its ProxyCommand said: {line}")).into();
         }
     }
+    if let Some(version) = words.old_version() {
+        return Failure::not_ssh(place.host(), &version).into();
+    }
     if matches!(error, russh::Error::Disconnect | russh::Error::IO(_) | russh::Error::HUP)
         && let Some(said) = words.without_version()
     {

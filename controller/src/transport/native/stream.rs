@@ -203,6 +203,15 @@ impl FirstWords {
         words.extend_from_slice(bytes.get(..room).unwrap_or_default());
     }
 
+    /// The line by which it says that it speaks version 1 only; `None` where it says anything else.
+    /// `1.99` stands for both (RFC 4253, section 5.1).
+    pub(super) fn old_version(&self) -> Option<String> {
+        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&words);
+        let is_old = |line: &&str| line.starts_with("SSH-1.") && !line.starts_with("SSH-1.99-");
+        text.lines().find(is_old).map(str::to_owned)
+    }
+
     /// What it said before it said what it is; `None` once it has said that, or too much.
     pub(super) fn without_version(&self) -> Option<String> {
         let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -242,5 +251,16 @@ mod tests {
         assert_eq!(after(&["hello\r\nSSH-", "2.0-x\r\n"]), None);
         assert_eq!(after(&["no SSH-2.0 here\r\n"]), some("no SSH-2.0 here\r\n"));
         assert_eq!(after(&["x".repeat(4096).as_str()]), None);
+    }
+
+    #[test]
+    fn version_1_alone_is_told() {
+        for (said, is_old) in
+            [("SSH-1.5-a\r\n", true), ("SSH-1.99-a\r\n", false), ("SSH-2.0-a\r\n", false)]
+        {
+            let words = FirstWords::default();
+            words.hear(said.as_bytes());
+            assert_eq!(words.old_version().is_some(), is_old, "{said}");
+        }
     }
 }

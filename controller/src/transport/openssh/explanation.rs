@@ -51,6 +51,9 @@ pub fn explain(
     if is_closed_early(&text) {
         return Some(Failure::closed_early(host, ""));
     }
+    if let Some(said) = other_service(&text) {
+        return Some(Failure::not_ssh(host, said));
+    }
     if is_closed_at_login(&text) {
         let (user, said) = (user_name(target), HostText::default());
         return Some(Failure::ClosedAtLogin { host, user, said });
@@ -59,9 +62,9 @@ pub fn explain(
     // log.c).
     let said = last_line(&text).unwrap_or_else(|| {
         let said = format!(
-            "ssh ended without a word, as where the host has no algorithm that it may use (your \
-             configuration may allow more: KexAlgorithms, Ciphers, MACs, HostKeyAlgorithms); it says \
-             more by hand: {by_hand}"
+            "ssh ended without a word, as it does where the host closes the connection during the \
+             login, or has no algorithm that ssh may use (KexAlgorithms, Ciphers, MACs and \
+             HostKeyAlgorithms in your configuration allow more); it says more by hand: {by_hand}"
         );
         HostText::capped(said.as_bytes(), 600)
     });
@@ -87,6 +90,14 @@ fn is_closed_early(text: &str) -> bool {
                 || line.starts_with("Connection reset by ");
             closes(line) && (is_first || is_added)
         })
+}
+
+/// What the other end said that is no SSH server of version 2: `banner line 0: HTTP/1.1 400`
+/// (`kex_exchange_identification` in OpenSSH's kex.c).
+fn other_service(text: &str) -> Option<&str> {
+    let line = text.lines().find(|line| line.starts_with(BEFORE_ANY_KEY))?;
+    let (_, said) = line.split_once("banner line 0: ")?;
+    said.starts_with("HTTP/").then_some(said)
 }
 
 /// Whether the other end closed once it was known, and `ssh` knows no more of it (`sshpkt_vfatal` in
@@ -234,7 +245,8 @@ mod tests {
         assert!(unknown.starts_with("the host key of a host on the way to [web]:2222 is"));
         let refused = format!("ssh: connect to host jump port 22: Connection refused\r\n{end}");
         let refused = explained(&refused).unwrap().to_string();
-        assert!(refused.ends_with("connect to host jump port 22: Connection refused"), "{refused}");
+        let want = "connect to host jump port 22: Connection refused. Nothing listens there";
+        assert!(refused.contains(want), "{refused}");
     }
 
     #[test]
