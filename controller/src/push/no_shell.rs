@@ -60,6 +60,9 @@ const SAID: &[(&str, Cause)] = &[
     ("annot fork", Cause::Processes),
     ("fork: retry", Cause::Processes),
     ("fork: Resource temporarily unavailable", Cause::Processes),
+    // The agent.
+    ("probe-agent: cannot start a process of its own: Resource", Cause::Processes),
+    ("probe-agent: cannot start a thread: Resource", Cause::Processes),
     // The start of the start-up script.
     ("umask 077; set -f; token=", Cause::Echo),
 ];
@@ -101,7 +104,8 @@ impl NoShell {
             ),
             Cause::Processes => format!(
                 "the account may start no more processes there (`{said}`). End some of its processes, \
-                 or raise the limit (`ulimit -u`, `nproc` in limits.conf)"
+                 or raise the limit (`ulimit -u`, `nproc` in limits.conf; of a container, \
+                 `--pids-limit`)"
             ),
             Cause::MissingShell => format!(
                 "the account's login shell is not there (`{said}`). Give it one that is, also inside of \

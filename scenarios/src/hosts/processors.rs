@@ -82,16 +82,17 @@ impl Foreign {
                 return Ok(Outcome::NotRun(format!("{emulator} (package qemu-user-static)")));
             }
             let (ident, machine) = how.split_once(' ').unwrap_or_default();
-            // F: it is opened here, so it need not be in the folder that becomes the root.
+            // F: it is opened here, so it need not be in the folder that becomes the root. P: a program
+            // is told its name, by which busybox knows what it is.
             register = format!(
                 "mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc && \
-                 echo ':sysmcp:M::\\x7fELF{ident}{BEGINS}{machine}:{COUNTS}:{emulator}:F' \
+                 echo ':sysmcp:M::\\x7fELF{ident}{BEGINS}{machine}:{COUNTS}:{emulator}:FP' \
                  > /proc/sys/fs/binfmt_misc/register || exit 120; "
             );
         }
         let enter = format!(
             "{register}mount --rbind /proc /mnt/root/proc; mount --rbind /dev /mnt/root/dev; \
-             exec chroot /mnt/root /bin/sh -c \"$1\"\n"
+             exec /usr/sbin/chroot /mnt/root /bin/sh -c \"$1\"\n"
         );
         let first = format!(
             "cd /mnt; mkdir -p root/bin root/proc root/dev root/tmp; chmod 1777 root/tmp; \
