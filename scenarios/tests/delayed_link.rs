@@ -82,6 +82,9 @@ fn told_while_sending(conditions: Conditions, way: &str) -> (Vec<Told>, Vec<(Dur
     let called = client.call_with_progress("self_test", &json!({"count": 1}), patience);
     let (result, told) = called.unwrap();
     assert_eq!(result["isError"], false, "{way}: {result}");
+    // While the link is there: an `ssh` whose network is gone waits for long.
+    client.close();
+    assert!(client.ended(patience).unwrap().is_some(), "{way}: it does not end");
     println!("{way}, {conditions:?}:");
     told.iter().for_each(|told| println!("  {:6.2} s  {}", told.after.as_secs_f64(), told.message));
     let percent = |told: &Told| {

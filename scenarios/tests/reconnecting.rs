@@ -84,6 +84,12 @@ fn failed(client: &mut Client, arguments: &Value) -> String {
     result["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
+/// Ends a client in order, while the link is there: an `ssh` whose network is gone waits for long.
+fn end(mut client: Client) {
+    client.close();
+    assert!(client.ended(PATIENCE).unwrap().is_some(), "it does not end");
+}
+
 fn is_told(told: &[Told], words: &str) -> bool {
     told.iter().any(|told| told.message.contains(words))
 }
@@ -142,6 +148,7 @@ fn a_connection_that_was_forgotten_on_the_way_is_found_out_by_the_first_call(way
     let lost = behind.sysmcp.audited("stopped").unwrap();
     assert_eq!(lost[0]["clean"], false, "{way}: {lost:?}");
     assert!(lost[0]["receipt"].as_str().unwrap().starts_with("no receipt: "), "{way}: {lost:?}");
+    end(client);
 }
 
 fn a_machine_that_slept_answers_its_first_call_by_a_new_session(way: &str) {
@@ -190,6 +197,7 @@ fn a_call_that_runs_when_the_link_dies_says_so_and_the_next_connects_anew(way: &
     assert!(is_told(&told, "connecting anew to "), "{way}: {told:?}");
     assert!(is_told(&told, "nothing came from the target for 3 s"), "{way}: {told:?}");
     assert_eq!(sessions(&sysmcp), ["connected", "stopped", "connected"], "{way}");
+    end(client);
 }
 
 fn a_server_that_is_restarted_ends_no_session(way: &str) {
