@@ -91,13 +91,13 @@ impl Foreign {
             );
         }
         let enter = format!(
-            "{register}mount --rbind /proc /mnt/root/proc; mount --rbind /dev /mnt/root/dev; \
-             exec /usr/sbin/chroot /mnt/root /bin/sh -c \"$1\"\n"
+            "{register}mount --rbind /proc /mnt/other/proc; mount --rbind /dev /mnt/other/dev; \
+             exec /usr/sbin/chroot /mnt/other /bin/sh -c \"$1\"\n"
         );
         let first = format!(
-            "cd /mnt; mkdir -p root/bin root/proc root/dev root/tmp; chmod 1777 root/tmp; \
-             cp {} root/bin/busybox; for name in cat chmod dd gzip head kill mkdir rm rmdir sh \
-             sha256sum stat timeout uname; do ln -s busybox root/bin/$name; done",
+            "cd /mnt; mkdir -p other/bin other/proc other/dev other/tmp; chmod 1777 other/tmp; \
+             cp {} other/bin/busybox; for name in cat chmod dd gzip head kill mkdir rm rmdir sh \
+             sha256sum stat timeout uname; do ln -s busybox other/bin/$name; done",
             busybox.display()
         );
         let site = Site {
@@ -105,7 +105,7 @@ impl Foreign {
             first: &first,
             lines: &["ForceCommand exec unshare --user --map-root-user --mount /bin/sh \
                       /mnt/home/enter \"$SSH_ORIGINAL_COMMAND\""],
-            variables: &[("XDG_RUNTIME_DIR", "/mnt/root/tmp")],
+            variables: &[("XDG_RUNTIME_DIR", "/mnt/other/tmp")],
             ..Site::USUAL
         };
         Ok(match site.ask()? {
