@@ -82,7 +82,8 @@ for place in "$XDG_RUNTIME_DIR" /dev/shm /tmp /var/tmp "$HOME" /run; do
   # what is removed from it was made in it.
   cd "$made" 2>/dev/null && test -O . && case $(pwd -P) in */.sysmcp-$token) ;; *) false;; esac ||
     { refuse foreign; continue; };
-  why=$({ set -C; true >a; } 2>&1) && inside=yes || { refuse "$why" new; continue; };
+  # A signal may come when the file is there and that is not known yet, so it counts as there before.
+  inside=yes; why=$({ set -C; true >a; } 2>&1) || { inside=; refuse "$why" new; continue; };
   why=$(chmod 700 a 2>&1) || { refuse "$why"; continue; };
   # The name goes before the first byte comes.
   exec 4<a; leave; file=/proc/self/fd/4;
