@@ -78,19 +78,20 @@ pub fn serve(start: &Start, worker: Worker) -> i32 {
     };
     let mark = AgentMark { token: start.token.clone(), wire_id: WIRE_ID.to_owned(), sha256 };
     let outbox = Arc::new(Outbox::default());
-    if write_all(&mark.to_bytes()).is_err()
-        || !outbox.send(&hello(Some(&root), start, worker.supervisor_pid))
-    {
-        return exit::CHANNEL_CLOSED;
-    }
     let heard = Arc::new(Heard::new());
-    let calls = Calls::new(root, outbox);
+    let hello = hello(Some(&root), start, worker.supervisor_pid);
+    let calls = Calls::new(root, Arc::clone(&outbox));
     let (reader_heard, token) = (Arc::clone(&heard), start.token.clone());
+    // Before it is said that the agent is there: where no thread can be started, it is not.
     let reader = std::thread::Builder::new()
         .name("reader".to_owned())
         .spawn(move || end(read_messages(&token, &calls, &reader_heard)));
-    if reader.is_err() {
-        return exit::CANNOT_START;
+    if let Err(error) = reader {
+        let error = format!("cannot start a thread: {error}");
+        return crate::exit::complain(&error, exit::CANNOT_START);
+    }
+    if write_all(&mark.to_bytes()).is_err() || !outbox.send(&hello) {
+        return exit::CHANNEL_CLOSED;
     }
     heard.wait_for_silence();
     exit::SILENCE

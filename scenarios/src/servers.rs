@@ -303,7 +303,11 @@ impl Server {
             if let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) {
                 stream.set_read_timeout(Some(Duration::from_secs(10)))?;
                 let mut greeting = String::new();
-                BufReader::new(stream).read_line(&mut greeting)?;
+                // It may listen before it can serve; then the log says why it never does.
+                if BufReader::new(stream).read_line(&mut greeting).is_err() {
+                    std::thread::sleep(Duration::from_millis(10));
+                    continue;
+                }
                 let want = self.kind.greeting();
                 ensure!(greeting.starts_with(want), "{want}… was expected, and it is {greeting}");
                 return Ok(());

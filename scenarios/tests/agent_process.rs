@@ -67,22 +67,49 @@ fn its_exit_code_says_that_it_could_not_end_all() {
     if !geteuid().is_root() {
         return not_run("a descendant that may not be ended", "root");
     }
-    // A child of root, which an agent of another user may not kill. The file is put where that user
-    // can read it.
+    // A process of root, which an agent of another user may not kill. The shell had it through another
+    // one, which ends when the agent is there: so it becomes a descendant of the agent's. The file is
+    // put where that user can read it.
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let agent = folder.path().join("agent");
     std::fs::copy(programs::agent(), &agent).unwrap();
     let pid_file = folder.path().join("pid");
     let script = format!(
-        "sleep 3600 >&- 2>&- <&- & echo $! > {}; \
+        "sh -c 'sleep 3600 & echo $! > {}; \
+         until grep -q sysmcp-super /proc/$PPID/comm; do sleep 0.02; done' >/dev/null 2>&1 <&- & \
          exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$agent\" $serve",
         pid_file.display()
     );
-    let status = close(&mut agent_after(&script, &agent));
-    let left: i32 = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
+    let mut agent = agent_after(&script, &agent);
+    let started = Instant::now();
+    let left: i32 = loop {
+        let pid = std::fs::read_to_string(&pid_file).unwrap_or_default();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", pid.trim()));
+        if status.is_ok_and(|status| status.contains(&format!("PPid:\t{}\n", agent.id()))) {
+            break pid.trim().parse().unwrap();
+        }
+        assert!(started.elapsed() < PATIENCE, "the agent has no descendant");
+        sleep(Duration::from_millis(20));
+    };
+    let status = close(&mut agent);
     kill_process(Pid::from_raw(left).unwrap(), Signal::KILL).unwrap();
     assert_eq!(status.code(), Some(DESCENDANTS_LEFT), "{status}");
+}
+
+#[test]
+fn what_the_shell_had_started_before_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid_file = folder.path().join("pid");
+    let script = format!(
+        "sleep 3600 >/dev/null 2>&1 <&- & echo $! > {}; exec \"$agent\" $serve",
+        pid_file.display()
+    );
+    let status = close(&mut agent_after(&script, &programs::agent()));
+    let pid: i32 = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
+    let pid = Pid::from_raw(pid).unwrap();
+    assert_eq!(status.code(), Some(CHANNEL_CLOSED), "{status}");
+    kill_process(pid, Signal::KILL).unwrap();
 }
 
 /// What the agent says by hand after a shell set this limit.

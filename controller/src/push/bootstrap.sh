@@ -81,9 +81,13 @@ for place in "$XDG_RUNTIME_DIR" /dev/shm /tmp /var/tmp "$HOME" /run; do
   esac;
   made=$place/.sysmcp-$token;
   why=$(mkdir -m 700 "$made" 2>&1) || { made=; refuse "$why" new; continue; };
-  # From here on it is known by itself, not by its name.
-  cd "$made" 2>/dev/null && test -O . && inside=yes || { refuse foreign; continue; };
-  why=$({ set -C; true >a; } 2>&1 && chmod 700 a 2>&1) || { refuse "$why" new; continue; };
+  # From here on it is known by itself, not by its name: it is neither a link nor another user's, and
+  # what is removed from it was made in it.
+  cd "$made" 2>/dev/null && test -O . && case $(pwd -P) in */.sysmcp-$token) ;; *) false;; esac ||
+    { refuse foreign; continue; };
+  # A signal may come when the file is there and that is not known yet, so it counts as there before.
+  inside=yes; why=$({ set -C; true >a; } 2>&1) || { inside=; refuse "$why" new; continue; };
+  why=$(chmod 700 a 2>&1) || { refuse "$why"; continue; };
   # The name goes before the first byte comes.
   exec 4<a; leave; file=/proc/self/fd/4;
   # An empty file runs, and does nothing, unless the place forbids running files. Shells of the Korn
@@ -132,8 +136,11 @@ bytes=$1; sum=$2; form=$3;
 case $form in
   gzip) $limit head -c $bytes | gzip -dc >"$file";;
   raw) $limit head -c $bytes | cat >"$file";;
-  *) exit 89;;
+  # Where no process can be started, this says so.
+  *) $limit true; exit 89;;
 esac || {
+  # As many processes as above: where they cannot be started, this says so too.
+  test -n "$(echo $form | $limit head -c 4 | cat)" || exit 89;
   # Too little room now, or bytes that do not unpack: trying tells.
   if has_room; then say ALTERED; else refuse "$why"; say "NOPLACE$refused"; fi;
   exit 93;

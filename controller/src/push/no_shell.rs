@@ -60,9 +60,16 @@ const SAID: &[(&str, Cause)] = &[
     ("annot fork", Cause::Processes),
     ("fork: retry", Cause::Processes),
     ("fork: Resource temporarily unavailable", Cause::Processes),
-    // The start of the start-up script.
-    ("umask 077; set -f; token=", Cause::Echo),
+    // The agent.
+    ("probe-agent: cannot start a process of its own: Resource", Cause::Processes),
+    ("probe-agent: cannot start a thread: Resource", Cause::Processes),
+    // The start-up script itself, of which the start or the end may be missing.
+    (SCRIPT[0], Cause::Echo),
+    (SCRIPT[1], Cause::Echo),
 ];
+
+/// What stands near the start and near the end of the start-up script.
+const SCRIPT: [&str; 2] = ["umask 077; set -f; token=", "say READY ${machine:-unknown} $unpack"];
 
 /// With which the start-up script ends where it was sent no header.
 const NO_HEADER: i32 = 89;
@@ -101,7 +108,8 @@ impl NoShell {
             ),
             Cause::Processes => format!(
                 "the account may start no more processes there (`{said}`). End some of its processes, \
-                 or raise the limit (`ulimit -u`, `nproc` in limits.conf)"
+                 or raise the limit (`ulimit -u`, `nproc` in limits.conf; of a container, \
+                 `--pids-limit`)"
             ),
             Cause::MissingShell => format!(
                 "the account's login shell is not there (`{said}`). Give it one that is, also inside of \
@@ -179,6 +187,14 @@ fn missing(line: &str) -> Option<Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_script_is_known_by_both_of_its_ends() {
+        let source = include_str!("bootstrap.sh").replace('\n', " ");
+        for part in SCRIPT {
+            assert!(source.contains(part), "{part}");
+        }
+    }
 
     #[test]
     fn what_answers_is_told_by_what_it_says() {

@@ -140,16 +140,14 @@ impl Line {
 }
 
 fn ready(line: &str) -> Option<Line> {
-    let mut words = line.split_ascii_whitespace();
-    let machine = words.next()?.to_owned();
-    // It is repeated in an error, so it may not be just any text.
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [machine, between @ .., form, digits] = words.as_slice() else { return None };
+    // It is repeated in an error, so it may not be just any text; and what it is does not decide.
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    if machine.len() > 32 || !machine.bytes().all(is_name) {
-        return None;
-    }
-    let unpacks = words.next()? == "gzip";
-    let address_digits = words.next()?.parse().ok()?;
-    Some(Line::Ready { processor: Processor { machine, address_digits }, unpacks })
+    let is_name = between.is_empty() && machine.len() <= 32 && machine.bytes().all(is_name);
+    let machine = if is_name { *machine } else { "unknown" }.to_owned();
+    let address_digits = digits.parse().ok()?;
+    Some(Line::Ready { processor: Processor { machine, address_digits }, unpacks: *form == "gzip" })
 }
 
 #[cfg(test)]
@@ -245,17 +243,17 @@ mod tests {
         let processor = Processor { machine: "x86_64".to_owned(), address_digits: 16 };
         let ready = Line::Ready { processor, unpacks: true };
         assert_eq!(Line::parse("READY x86_64 gzip 16"), Some(ready));
+        for odd in ["READY \u{1b}[2J gzip 16", "READY x86_64 READY sparc raw gzip 16"] {
+            let processor = Processor { machine: "unknown".to_owned(), address_digits: 16 };
+            let ready = Line::Ready { processor, unpacks: true };
+            assert_eq!(Line::parse(odd), Some(ready), "{odd}");
+        }
         let no_place = NoPlace::parse("full=/a b|noexec=/dev/shm");
         let no_place = Line::Refused(Refusal::NoPlace(no_place));
         assert_eq!(Line::parse("NOPLACE|full=/a b|noexec=/dev/shm"), Some(no_place));
         assert_eq!(Line::parse("NOPROC"), Some(Line::Refused(Refusal::NoProc)));
         let wrong = ["", "READY", "READY x86_64", "READY x86_64 gzip", "READY x86_64 gzip x"];
-        let wrong = wrong.into_iter().chain([
-            "LIMITED",
-            "LIMITED files x",
-            "SOMETHING else",
-            "READY \u{1b}[2J gzip 16",
-        ]);
+        let wrong = wrong.into_iter().chain(["LIMITED", "LIMITED files x", "SOMETHING else"]);
         for wrong in wrong {
             assert_eq!(Line::parse(wrong), None, "{wrong}");
         }

@@ -37,12 +37,7 @@ pub const HOSTS: &[Host] = &[
     }),
     Host::in_full("Docker: 2 processes at most", || docker(SHELL, &["--pids-limit", "2"])),
     Host::sampled("Docker: 3 processes at most", || docker(SHELL, &["--pids-limit", "3"])),
-    Host::in_full("Docker: 5 processes at most", || docker(SHELL, &["--pids-limit", "5"])),
-    Host::in_full("Docker: 7 processes at most", || docker(SHELL, &["--pids-limit", "7"])),
     Host::in_full("Docker: 20 processes at most", || docker(SHELL, &["--pids-limit", "20"])),
-    Host::in_full("Docker: 3 processes at most, and no shell", || {
-        docker(DISTROLESS, &["--pids-limit", "3"])
-    }),
     Host::in_full("Docker: 16 MB of memory at most", || docker(SHELL, &["--memory", "16m"])),
     Host::in_full("Docker: 8 MB of memory at most", || docker(SHELL, &["--memory", "8m"])),
     Host::in_full("Docker: 6 MB of memory at most", || docker(SHELL, &["--memory", "6m"])),

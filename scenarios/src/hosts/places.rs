@@ -88,6 +88,10 @@ pub const HOSTS: &[Host] = &[
         let variables = &[("HOME", "/mnt/a b")];
         Site { first: &first, home: Some("/mnt/a b"), variables, ..Site::USUAL }.ask()
     }),
+    Host::sampled(
+        "another user exchanges what is put into a place that all may write to",
+        exchanged,
+    ),
     Host::sampled("the login sees no /proc", || {
         as_root_first("umount -l /proc; umount -l /proc; true", "", &[])
     }),
@@ -242,6 +246,53 @@ fn landlock() -> Result<Outcome> {
         needs: &[(PYTHON, "python3-venv")],
         files: &[("landlock.py", LANDLOCK.as_bytes())],
         lines: &["ForceCommand exec python3 /mnt/home/landlock.py \"$SSH_ORIGINAL_COMMAND\""],
+        ..Site::USUAL
+    }
+    .ask()
+}
+
+/// What another user does there: puts a folder with a program, or a link to a folder of the victim's,
+/// in the place of each folder of a session, and takes it away again. What must not happen leaves a
+/// file that the second way finds.
+const EXCHANGES: &str = r##"
+import os, shutil, time
+place = "/dev/shm/"
+turn = 0
+while True:
+    for name in [name for name in os.listdir(place) if len(name) == 40]:
+        path = place + name
+        try:
+            os.rename(path, place + "moved")
+            turn += 1
+            if turn % 2:
+                os.mkdir(path)
+                os.chmod(path, 0o777)
+                with open(path + "/a", "w") as program:
+                    program.write("#!/bin/sh\ntouch /dev/shm/.sysmcp-it-ran\n")
+                os.chmod(path + "/a", 0o777)
+            else:
+                os.symlink("/mnt/home", path)
+            time.sleep(0.3)
+        except OSError:
+            pass
+        for left in [path, place + "moved"]:
+            try:
+                os.unlink(left)
+            except OSError:
+                shutil.rmtree(left, ignore_errors=True)
+        if not os.path.exists("/mnt/home/a"):
+            open(place + ".sysmcp-lost", "w").close()
+"##;
+
+fn exchanged() -> Result<Outcome> {
+    // It passes for the server's own to the look for strangers.
+    let first = "mount -t tmpfs -o mode=777 tmpfs /dev/shm; \
+                 setpriv --reuid=4242 --regid=4242 --clear-groups bash -c \
+                 'exec -a \"sshd: another user\" python3 /mnt/home/exchanges.py' &";
+    Site {
+        needs: &[(PYTHON, "python3-venv")],
+        files: &[("exchanges.py", EXCHANGES.as_bytes()), ("a", b"the victim's")],
+        first,
         ..Site::USUAL
     }
     .ask()

@@ -82,21 +82,22 @@ impl Foreign {
                 return Ok(Outcome::NotRun(format!("{emulator} (package qemu-user-static)")));
             }
             let (ident, machine) = how.split_once(' ').unwrap_or_default();
-            // F: it is opened here, so it need not be in the folder that becomes the root.
+            // F: it is opened here, so it need not be in the folder that becomes the root. P: a program
+            // is told its name, by which busybox knows what it is.
             register = format!(
                 "mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc && \
-                 echo ':sysmcp:M::\\x7fELF{ident}{BEGINS}{machine}:{COUNTS}:{emulator}:F' \
+                 echo ':sysmcp:M::\\x7fELF{ident}{BEGINS}{machine}:{COUNTS}:{emulator}:FP' \
                  > /proc/sys/fs/binfmt_misc/register || exit 120; "
             );
         }
         let enter = format!(
-            "{register}mount --rbind /proc /mnt/root/proc; mount --rbind /dev /mnt/root/dev; \
-             exec chroot /mnt/root /bin/sh -c \"$1\"\n"
+            "{register}mount --rbind /proc /mnt/other/proc; mount --rbind /dev /mnt/other/dev; \
+             exec /usr/sbin/chroot /mnt/other /bin/sh -c \"$1\"\n"
         );
         let first = format!(
-            "cd /mnt; mkdir -p root/bin root/proc root/dev root/tmp; chmod 1777 root/tmp; \
-             cp {} root/bin/busybox; for name in cat chmod dd gzip head kill mkdir rm rmdir sh \
-             sha256sum stat timeout uname; do ln -s busybox root/bin/$name; done",
+            "cd /mnt; mkdir -p other/bin other/proc other/dev other/tmp; chmod 1777 other/tmp; \
+             cp {} other/bin/busybox; for name in cat chmod dd gzip head kill mkdir rm rmdir sh \
+             sha256sum stat timeout uname; do ln -s busybox other/bin/$name; done",
             busybox.display()
         );
         let site = Site {
@@ -104,7 +105,7 @@ impl Foreign {
             first: &first,
             lines: &["ForceCommand exec unshare --user --map-root-user --mount /bin/sh \
                       /mnt/home/enter \"$SSH_ORIGINAL_COMMAND\""],
-            variables: &[("XDG_RUNTIME_DIR", "/mnt/root/tmp")],
+            variables: &[("XDG_RUNTIME_DIR", "/mnt/other/tmp")],
             ..Site::USUAL
         };
         Ok(match site.ask()? {
