@@ -35,7 +35,6 @@ pub const HOSTS: &[Host] = &[
     Host::in_full("Docker: no new privileges", || {
         docker(SHELL, &["--security-opt", "no-new-privileges"])
     }),
-    Host::in_full("Docker: 2 processes at most", || docker(SHELL, &["--pids-limit", "2"])),
     Host::sampled("Docker: 3 processes at most", || docker(SHELL, &["--pids-limit", "3"])),
     Host::in_full("Docker: 20 processes at most", || docker(SHELL, &["--pids-limit", "20"])),
     Host::in_full("Docker: 16 MB of memory at most", || docker(SHELL, &["--memory", "16m"])),
