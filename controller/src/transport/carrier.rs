@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 /// What carries a channel. Dropping it ends it, in the background.
 pub enum Carrier {
     /// A local shell, or `ssh`.
-    Process(Process),
+    Process(Box<Process>),
     /// A connection that sysmcp made itself.
     Connection(Box<Connection>),
 }

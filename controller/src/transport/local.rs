@@ -22,5 +22,6 @@ pub fn open(script: &str, snapshot: Option<&Path>) -> std::io::Result<Channel> {
     if let Some(folder) = snapshot {
         command.env(SNAPSHOT_VARIABLE, std::path::absolute(folder)?);
     }
-    process::start(command)
+    // It becomes the supervisor, which has its descendants to end.
+    process::start_tidy(command)
 }
