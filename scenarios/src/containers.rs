@@ -3,7 +3,13 @@
 //! Docker's daemon and all that it starts are in mount and process namespaces of their own, which end
 //! with the test. Podman has no daemon; its files are in a folder of the test. Images are made of busybox alone: with a shell, or as a distroless one is, without.
 
-use crate::not_run::{not_here, not_run};
+use crate::{
+    not_run::{not_here, not_run},
+    second_way::{
+        Seen,
+        standing::{self, Mark},
+    },
+};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::{
     fs,
@@ -271,15 +277,6 @@ pub struct Container<'e> {
     pub name: String,
 }
 
-/// A process in a container, as the host sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// Its pid on the host.
-    pub pid: u32,
-    /// Its name and arguments.
-    pub command: String,
-}
-
 impl Container<'_> {
     /// It as a target.
     pub fn target(&self) -> String {
@@ -295,29 +292,28 @@ impl Container<'_> {
         self.engine.command(&[words, &[self.name.as_str()]].concat()).map(|_| ())
     }
 
-    /// All processes in it: what is started there inherits its environment. Zombies have none.
+    /// What is started in it inherits its environment, and with it this.
+    pub fn mark(&self) -> Mark {
+        Mark { name: "SCENARIO", value: self.name.clone() }
+    }
+
+    /// Starts a program in it that nobody waits for.
+    ///
+    /// # Errors
+    ///
+    /// When the engine does not do it.
+    pub fn start(&self, words: &[&str]) -> Result<()> {
+        self.engine.command(&[&["exec", "-d", &self.name], words].concat()).map(|_| ())
+    }
+
+    /// All processes in it, as the host sees them. The program that `docker run` was started with
+    /// names the variable too, as an argument only.
     ///
     /// # Errors
     ///
     /// When `/proc` cannot be read.
     pub fn processes(&self) -> Result<Vec<Seen>> {
-        let variable = format!("SCENARIO={}", self.name);
-        let mut seen = Vec::new();
-        for entry in fs::read_dir("/proc")? {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let Ok(pid) = name.parse() else { continue };
-            let environment = fs::read(path.join("environ")).unwrap_or_default();
-            let is_in =
-                environment.split(|byte| *byte == 0).any(|word| word == variable.as_bytes());
-            // The program that `docker run` was started with names it too, as an argument only.
-            if is_in {
-                let command = fs::read(path.join("cmdline")).unwrap_or_default();
-                let command = String::from_utf8_lossy(&command).replace('\0', " ");
-                seen.push(Seen { pid, command });
-            }
-        }
-        Ok(seen)
+        Ok(standing::here(&self.mark())?.all)
     }
 
     /// Those of sessions: all but the one that sleeps.

@@ -1,6 +1,8 @@
 //! A second way in: a plain ssh that looks, with the target's own tools, for what a session of
 //! sysmcp has there: processes, and files with a name.
 
+pub mod standing;
+
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -33,7 +35,7 @@ pub struct Seen {
 }
 
 /// Folders in which a session may put its file; the same that the start-up script tries.
-const PLACES: &str = "\"$XDG_RUNTIME_DIR\" /dev/shm /tmp /var/tmp \"$HOME\" /run";
+pub const PLACES: &str = "\"$XDG_RUNTIME_DIR\" /dev/shm /tmp /var/tmp \"$HOME\" /run";
 
 /// Lists all processes.
 ///

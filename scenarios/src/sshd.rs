@@ -292,7 +292,11 @@ pub(crate) fn program() -> Result<&'static str> {
 }
 
 /// A folder for a server and its client, not below a place that the server may see otherwise.
-pub(crate) fn folder() -> Result<tempfile::TempDir> {
+///
+/// # Errors
+///
+/// When sysmcp is not built, or the folder cannot be made.
+pub fn folder() -> Result<tempfile::TempDir> {
     let base = crate::programs::sysmcp();
     let base = base.parent().filter(|base| base.is_dir()).context("sysmcp is not built")?;
     Ok(tempfile::tempdir_in(base)?)

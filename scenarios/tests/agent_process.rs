@@ -4,7 +4,9 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
-use scenarios::{not_run::not_run, programs};
+use scenarios::{
+    client::Client, not_run::not_run, programs, sysmcp::Sysmcp, without_settings::without_settings,
+};
 use serde_json::{Value, json};
 use std::{
     io::Read as _,
@@ -187,5 +189,68 @@ fn from_within_a_cgroup_namespace_no_limit_is_claimed() {
     for field in ["cgroup.cpu_quota_cores", "cgroup.memory_limit_bytes", "process.container"] {
         let why = not_measured[field].as_str().unwrap_or_default();
         assert!(why.starts_with("not visible from here"), "{field}: {not_measured}");
+    }
+}
+
+/// All processes whose command line is this one.
+fn named(command: &str) -> Vec<Pid> {
+    let pids = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok());
+    let is_it = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).trim_end_matches('\0').replace('\0', " ") == command
+    };
+    pids.filter(is_it).filter_map(Pid::from_raw).collect()
+}
+
+fn parent_of(pid: i32) -> i32 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+/// What the supervisor cannot do any more, the kernel does: the programs that the spawner has started
+/// end with it, as it ends with the supervisor.
+#[test]
+fn a_program_that_runs_ends_with_a_supervisor_that_is_killed() {
+    const WHAT: &str = "a program that runs when the supervisor is killed";
+    const STRACE: &str = "/usr/bin/strace";
+    if !geteuid().is_root() {
+        return not_run(WHAT, "root, for mounts of its own");
+    }
+    if !std::path::Path::new(STRACE).is_file() {
+        return not_run(WHAT, "strace (package strace)");
+    }
+    // A number of seconds that nobody else sleeps.
+    let sleeps = format!("sleep {}", 1_000_000 + std::process::id());
+    let folder = tempfile::tempdir().unwrap();
+    let stand_in = folder.path().join("strace");
+    std::fs::write(&stand_in, format!("#!/bin/sh\nexec {sleeps}\n")).unwrap();
+    std::fs::set_permissions(&stand_in, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let sysmcp = Sysmcp::local().unwrap();
+    let own = sysmcp.command();
+    let script = format!("mount --bind \"$0\" {STRACE} && exec \"$@\"");
+    let mut command = without_settings("unshare");
+    command.args(["--mount", "sh", "-c", &script]).arg(&stand_in);
+    command.arg(own.get_program()).args(own.get_args());
+    let mut client = Client::start(command).unwrap();
+    client.ask("tools/call", &json!({"name": "capabilities", "arguments": {}})).unwrap();
+    // The spawner itself ends it after two seconds.
+    let started = Instant::now();
+    let program = loop {
+        if let [program] = named(&sleeps).as_slice() {
+            break *program;
+        }
+        assert!(started.elapsed() < PATIENCE, "the program was not started");
+        sleep(Duration::from_millis(1));
+    };
+    let supervisor = parent_of(parent_of(program.as_raw_nonzero().get()));
+    let name = std::fs::read_to_string(format!("/proc/{supervisor}/comm")).unwrap();
+    assert_eq!(name, "sysmcp-super\n");
+    kill_process(Pid::from_raw(supervisor).unwrap(), Signal::KILL).unwrap();
+    let killed = Instant::now();
+    while !named(&sleeps).is_empty() {
+        assert!(killed.elapsed() < Duration::from_secs(1), "the program goes on");
+        sleep(Duration::from_millis(1));
     }
 }

@@ -5,12 +5,14 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{
-    containers::{Container, Engine, Image, Seen},
+    containers::{Container, Engine, Image},
+    second_way::Seen,
     sysmcp::Sysmcp,
     without_settings::without_settings,
 };
 use serde_json::json;
 use std::{
+    os::unix::fs::PermissionsExt as _,
     process::{Child, Output, Stdio},
     thread::sleep,
     time::{Duration, Instant},
@@ -236,7 +238,6 @@ fn an_engine_that_lets_nobody_in_says_why() {
 
 /// Lets every user write into a folder.
 fn open_to_all(folder: &std::path::Path) {
-    use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
 }
 
@@ -297,18 +298,89 @@ fn an_engines_client_that_is_killed_leaves_nothing_in_the_container() {
     }
 }
 
+/// What is half copied can only be removed by a copy that is whole.
+#[test]
+fn an_engines_client_that_is_killed_while_it_copies_leaves_nothing_in_the_container() {
+    let Some(docker) = Engine::docker("KILL of docker's client, in a copy").unwrap() else {
+        return;
+    };
+    let container = docker.run(Image::Distroless, &[]).unwrap();
+    for delay in [0, 10, 20, 40, 80] {
+        let sysmcp = sysmcp(&docker, &container.target());
+        let mut call = long_call(&sysmcp);
+        let started = Instant::now();
+        let pids = loop {
+            let pids = clients_that("docker cp ", &container.name);
+            if !pids.is_empty() {
+                break pids;
+            }
+            assert!(started.elapsed() < PATIENCE, "nothing is copied");
+            sleep(Duration::from_millis(1));
+        };
+        sleep(Duration::from_millis(delay));
+        for pid in pids {
+            // It may be done.
+            let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        sleep(SECOND);
+        let _ = kill_process(Pid::from_child(&call), Signal::INT);
+        wait(&mut call);
+        assert_clean(&container, &format!("KILL {delay} ms into the copy"));
+    }
+}
+
+/// An engine that takes its time is still copying when sysmcp wants to go.
+#[test]
+fn a_copy_that_takes_long_is_removed_when_sysmcp_is_ended_meanwhile() {
+    let Some(docker) = Engine::docker("TERM during a copy that takes long").unwrap() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let slow = folder.path().join("docker");
+    let path = std::env::var("PATH").unwrap();
+    let script = format!(
+        "#!/bin/sh\nPATH='{path}'\ntest \"$1\" != cp || {{ : >'{}'; sleep 3; }}\nexec docker \"$@\"\n",
+        folder.path().join("copies").display()
+    );
+    std::fs::write(&slow, script).unwrap();
+    std::fs::set_permissions(&slow, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let container = docker.run(Image::Distroless, &[]).unwrap();
+    for what in [Signal::TERM, Signal::KILL] {
+        let path = format!("{}:{path}", folder.path().display());
+        let sysmcp = sysmcp(&docker, &container.target()).with_variable("PATH", path);
+        let _ = std::fs::remove_file(folder.path().join("copies"));
+        let mut call = long_call(&sysmcp);
+        let started = Instant::now();
+        while !folder.path().join("copies").exists() {
+            assert!(started.elapsed() < PATIENCE, "nothing is copied");
+            sleep(Duration::from_millis(10));
+        }
+        signal(call.id(), what);
+        wait(&mut call);
+        // It comes, and it goes.
+        sleep(4 * SECOND);
+        assert_clean(&container, &format!("{what:?} during a copy that takes long"));
+    }
+}
+
 /// The `docker exec` of a session on the host.
 fn clients(name: &str) -> Vec<u32> {
+    let clients = clients_that("docker exec ", name);
+    assert!(!clients.is_empty(), "no client of {name} runs");
+    clients
+}
+
+/// Programs of the engine that do something with a container.
+fn clients_that(does: &str, name: &str) -> Vec<u32> {
     let is_client = |pid: &u32| {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
-        command.starts_with("docker exec ") && command.contains(name)
+        command.starts_with(does) && command.contains(name)
     };
     let pids = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok());
-    let clients: Vec<u32> = pids.filter(is_client).collect();
-    assert!(!clients.is_empty(), "no client of {name} runs");
-    clients
+    pids.filter(is_client).collect()
 }
 
 #[test]

@@ -10,19 +10,24 @@
 
 #[path = "sandbox/record.rs"]
 mod record;
+#[path = "sandbox/sessions.rs"]
+mod sessions;
 
-use record::{Call, Record};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use scenarios::{
     client::Client,
     not_run::not_run,
     programs,
+    second_way::Server as _,
+    servers::{
+        self, Kind, Server,
+        login::{Way, identity, write_config},
+    },
     sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
 };
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeSet,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
@@ -98,6 +103,23 @@ fn what_the_agent_may_not_do_is_refused_over_ssh() {
     for way in ["russh", "openssh"] {
         let sysmcp = Sysmcp::over(&sshd).unwrap().at(&sshd.target_by(way)).with_faulty_agents();
         assert_all_refused(&sysmcp.answer("self_test", &trespass()).unwrap(), way);
+    }
+}
+
+#[test]
+fn what_the_agent_may_not_do_is_refused_to_an_ordinary_user_over_ssh() {
+    const WHAT: &str = "what is refused to an ordinary user over SSH";
+    if !Kind::OpenSshHere.is_there(WHAT) {
+        return;
+    }
+    let server = Server::with_key(Kind::OpenSshHere, &servers::Settings::default()).unwrap();
+    let config = write_config(&server, "config", &[identity(&server, "id")]).unwrap();
+    for way in Way::ALL {
+        let sysmcp = Sysmcp::local().unwrap().at(&way.target(&server));
+        let sysmcp = sysmcp.with_ssh_config(config.clone()).with_faulty_agents();
+        assert_all_refused(&sysmcp.answer("self_test", &trespass()).unwrap(), way.name());
+        let look = server.ssh().arg("test ! -e /tmp/.sysmcp-trespass").status().unwrap();
+        assert!(look.success(), "{}", way.name());
     }
 }
 
@@ -239,190 +261,6 @@ fn without_its_spawner_the_agent_still_measures() {
     client.close();
     let (status, _) = client.ended(PATIENCE).unwrap().unwrap();
     assert_eq!(status.code(), Some(0), "nothing is left");
-}
-
-/// Every tool that a client is offered, with what it has to be given.
-fn call_every_tool(client: &mut Client) -> usize {
-    let list = client.request("tools/list", &json!({}), PATIENCE).unwrap();
-    let tools = list["tools"].as_array().unwrap().clone();
-    for tool in &tools {
-        let name = tool["name"].as_str().unwrap();
-        let needs = tool["inputSchema"]["required"].to_string();
-        let arguments =
-            if needs.contains("pid") { json!({"pid": std::process::id()}) } else { json!({}) };
-        let answer = client.call(name, &arguments, PATIENCE).unwrap();
-        assert_eq!(answer.get("isError"), Some(&json!(false)), "{name}: {answer}");
-    }
-    tools.len()
-}
-
-fn recorded(command: &Command, folder: &Path) -> Command {
-    let mut strace = Command::new("strace");
-    strace.args(["-ff", "-s", "200", "-o"]).arg(folder.join("record"));
-    strace.arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => strace.env(name, value),
-            None => strace.env_remove(name),
-        };
-    }
-    strace
-}
-
-#[test]
-fn the_record_of_a_session_holds_nothing_that_changes_the_target() {
-    if Command::new("strace").arg("-V").output().is_err() {
-        return not_run("the record of a session", "strace");
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let sysmcp = Sysmcp::local().unwrap().with(&["--toolsets", "diagnose,selftest"]);
-    let mut client = Client::start(recorded(&sysmcp.command(), folder.path())).unwrap();
-    let tools = call_every_tool(&mut client);
-    client.close();
-    let (status, _) = client.ended(PATIENCE).unwrap().unwrap();
-    assert_eq!(status.code(), Some(0), "a recorded session ends as any other");
-    let record = Record::read(folder.path());
-    assert!(tools >= 5, "{tools} tools");
-    assert_reads_only(&record);
-}
-
-#[test]
-fn the_record_of_a_capture_holds_nothing_that_changes_the_target() {
-    if Command::new("strace").arg("-V").output().is_err() {
-        return not_run("the record of a capture", "strace");
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = Sysmcp::local().unwrap().command();
-    command.arg("capture").arg(folder.path().join("capture")).args(["--why", "a record"]);
-    let output = recorded(&command, folder.path()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_reads_only(&Record::read(folder.path()));
-}
-
-/// Names of calls that may not even be tried by whoever reads the machine.
-const NEVER: [&str; 38] = [
-    "connect",
-    "socket",
-    "bind",
-    "listen",
-    "sendto",
-    "sendmsg",
-    "execve",
-    "execveat",
-    "kill",
-    "tkill",
-    "pidfd_send_signal",
-    "rt_sigqueueinfo",
-    "unlink",
-    "unlinkat",
-    "rename",
-    "renameat",
-    "renameat2",
-    "mkdir",
-    "mkdirat",
-    "rmdir",
-    "link",
-    "linkat",
-    "symlink",
-    "symlinkat",
-    "chmod",
-    "fchmodat",
-    "chown",
-    "fchownat",
-    "truncate",
-    "ftruncate",
-    "mount",
-    "umount2",
-    "setuid",
-    "setxattr",
-    "mknod",
-    "mknodat",
-    "creat",
-    "init_module",
-];
-
-/// Calls that the kernel itself may refuse to a login, or that are tried to see who answers.
-const MAY_BE_REFUSED: [&str; 12] = [
-    "ptrace",
-    "bpf",
-    "perf_event_open",
-    "openat",
-    "open",
-    "read",
-    "pread64",
-    "readlinkat",
-    "readlink",
-    "statfs",
-    "openat2",
-    "mmap",
-];
-
-fn assert_reads_only(record: &Record) {
-    let worker = record.worker_after_its_filter();
-    let spawner = record.spawner_after_its_filter();
-    println!("worker: {} calls of {} kinds", worker.len(), names(&worker).len());
-    println!("{}", names(&worker).join(" "));
-    assert!(worker.len() > 200 && !spawner.is_empty(), "{} calls", worker.len());
-    for call in &worker {
-        assert!(!call.opens_for_writing(), "the worker: {call}");
-        assert!(!NEVER.contains(&call.name.as_str()), "the worker: {call}");
-        let is_refused = call.text.contains("= -1 EPERM") || call.text.contains("= -1 ENOSYS");
-        let name = call.name.as_str();
-        assert!(!is_refused || MAY_BE_REFUSED.contains(&name), "not on the list: {call}");
-    }
-    for call in record.spawner_and_its_programs() {
-        assert_ne!(call.name, "connect", "a program: {call}");
-        // perf looks for its program in a folder of its own first.
-        let is_another = call.is_done() && call.starts_another_program();
-        assert!(!is_another, "a program: {call}");
-        if call.opens_for_writing() && call.is_done() {
-            let path = call.first_string().unwrap_or_default();
-            let is_listed = path == "/dev/null" || path.starts_with("/sys/kernel/");
-            assert!(is_listed, "a program: {call}");
-        }
-        if let ("kill" | "tkill", Some(target)) = (call.name.as_str(), call.first_number()) {
-            let is_own = target == 0 || record.is_of_the_spawner(target.unsigned_abs());
-            assert!(is_own, "a program: {call}");
-        }
-    }
-    for call in record.supervisor_after_the_fork() {
-        assert!(!call.opens_for_writing(), "the supervisor: {call}");
-        assert!(!matches!(call.name.as_str(), "execve" | "connect"), "the supervisor: {call}");
-        if let ("kill", Some(target)) = (call.name.as_str(), call.first_number()) {
-            assert!(record.is_of_the_agent(target.unsigned_abs()), "the supervisor: {call}");
-        }
-    }
-}
-
-fn names(calls: &[&Call]) -> Vec<String> {
-    let names: BTreeSet<&String> = calls.iter().map(|call| &call.name).collect();
-    names.into_iter().cloned().collect()
-}
-
-/// The readers of records have to see what they look for.
-#[test]
-fn a_call_that_changes_something_is_seen_in_a_record() {
-    let call = |line: &str| Call::parse(line).unwrap();
-    for line in [
-        "openat(AT_FDCWD, \"/etc/x\", O_WRONLY|O_CREAT|O_TRUNC, 0666) = 3",
-        "open(\"/etc/x\", O_RDWR|O_CLOEXEC) = -1 EPERM (Operation not permitted)",
-    ] {
-        assert!(call(line).opens_for_writing(), "{line}");
-    }
-    assert!(!call("openat(4, \"1/stat\", O_RDONLY|O_NOCTTY) = 5").opens_for_writing());
-    for (line, is_another) in [
-        (
-            r#"execve("/usr/bin/perf", ["/usr/bin/perf", "--version"], 0x7f /* 2 vars */) = 0"#,
-            false,
-        ),
-        (r#"execve("/usr/bin/perf", ["/usr/bin/perf", "record"], 0x7f /* 2 vars */) = 0"#, true),
-        (r#"execve("/bin/sh", ["sh", "-c", "x"], 0x7f /* 2 vars */) = 0"#, true),
-        (r#"execve("/usr/bin/true", ["true"], 0x7f /* 2 vars */) = 0"#, false),
-        (r#"execve("/tmp/perf", ["/tmp/perf", "--version"], 0x7f /* 2 vars */) = 0"#, true),
-    ] {
-        assert_eq!(call(line).starts_another_program(), is_another, "{line}");
-    }
-    assert_eq!(call("kill(-77, SIGKILL) = 0").first_number(), Some(-77));
 }
 
 /// The agent that is sent has no code that only tests need.

@@ -26,5 +26,6 @@ pub fn open(script: &str, snapshot: Option<&Path>) -> Result<Channel, NotOpened>
     if let Some(folder) = snapshot {
         command.env(SNAPSHOT_VARIABLE, std::path::absolute(folder)?);
     }
-    Ok(process::start(command)?)
+    // It becomes the supervisor, which has its descendants to end.
+    Ok(process::start_tidy(command)?)
 }

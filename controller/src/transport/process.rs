@@ -1,8 +1,8 @@
 //! A channel that a process of ours carries: a local shell, or `ssh`.
 //!
 //! Such a process is asked to end before it is killed: `ssh` gives the terminal back and takes the
-//! process of a jump host with it, and the start-up script removes its folder. One whose channel
-//! was dropped ends in the background; [`settle`] waits for those.
+//! process of a jump host with it. One that has to put something in order on its way is never killed.
+//! One whose channel was dropped ends in the background; [`settle`] waits for those.
 
 #[cfg(unix)]
 #[path = "process/unix.rs"]
@@ -29,6 +29,20 @@ use tokio::{
 /// What a process gets to end by itself, once it has been asked to.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// What one gets that puts something in order: longer than the agent's supervisor waits for what it
+/// ends, and an engine mostly needs to copy an agent. Then it goes on alone.
+const CARE: Duration = Duration::from_secs(10);
+
+/// What becomes of a process that does not end soon when it is asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Late {
+    /// It is killed: what is behind it ends by itself once it is gone.
+    Killed,
+    /// It is left to itself, because a kill would leave what only it can remove. Its channel is
+    /// closed, so it ends.
+    Left,
+}
+
 /// Processes whose channel was dropped, on their way to their end.
 static ENDING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 
@@ -36,6 +50,7 @@ static ENDING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 pub struct Process {
     /// Taken when it ends.
     child: Option<Child>,
+    late: Late,
     stderr: Arc<Said>,
     stderr_reader: JoinHandle<()>,
 }
@@ -60,8 +75,23 @@ pub fn shielded(program: &OsStr, prompts: Prompts) -> Command {
 /// # Errors
 ///
 /// When it cannot be started.
-pub fn start(mut command: Command) -> std::io::Result<Channel> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+pub fn start(command: Command) -> std::io::Result<Channel> {
+    start_with(command, Late::Killed)
+}
+
+/// Starts a command that removes something before it ends, and takes its three streams. It is asked
+/// to end as any other, and never killed.
+///
+/// # Errors
+///
+/// When it cannot be started.
+pub fn start_tidy(command: Command) -> std::io::Result<Channel> {
+    start_with(command, Late::Left)
+}
+
+fn start_with(mut command: Command, late: Late) -> std::io::Result<Channel> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.kill_on_drop(late == Late::Killed);
     let mut child = command.spawn()?;
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -71,7 +101,7 @@ pub fn start(mut command: Command) -> std::io::Result<Channel> {
     let outgoing = child.id().map_or(Outgoing::Unknown, |pid| Outgoing::Process { pid });
     let kept = Arc::new(Said::default());
     let stderr_reader = tokio::spawn(keep_end(stderr, Arc::clone(&kept)));
-    let process = Process { child: Some(child), stderr: kept, stderr_reader };
+    let process = Process { child: Some(child), late, stderr: kept, stderr_reader };
     let channel = Channel::new(stdout, stdin, Some(Carrier::Process(Box::new(process))));
     Ok(Channel { outgoing, ..channel })
 }
@@ -99,7 +129,7 @@ impl Process {
             Some(mut child) => match tokio::time::timeout(patience, child.wait()).await {
                 Ok(status) => status.ok().and_then(|status| status.code()),
                 Err(_) => {
-                    end(child).await;
+                    end(child, self.late).await;
                     None
                 }
             },
@@ -121,16 +151,23 @@ impl Drop for Process {
         {
             let mut ending = ENDING.lock().unwrap_or_else(PoisonError::into_inner);
             ending.retain(|process| !process.is_finished());
-            ending.push(runtime.spawn(end(child)));
+            ending.push(runtime.spawn(end(child, self.late)));
         }
     }
 }
 
-/// Asks a process to end, and kills it when it does not.
-async fn end(mut child: Child) {
+/// Asks a process to end, and kills it when it does not, if it may be killed.
+async fn end(mut child: Child, late: Late) {
     system::ask_to_end(&child);
-    if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
-        let _ = child.kill().await;
+    match late {
+        Late::Killed => {
+            if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
+                let _ = child.kill().await;
+            }
+        }
+        Late::Left => {
+            let _ = tokio::time::timeout(CARE, child.wait()).await;
+        }
     }
 }
 
@@ -185,6 +222,25 @@ mod tests {
         let carrier = channel.carrier.unwrap();
         assert!(carrier.end(Duration::ZERO).await.code.is_none());
         assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists());
+    }
+
+    #[tokio::test]
+    async fn one_that_puts_something_in_order_is_not_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ready, done) = (folder.path().join("ready"), folder.path().join("done"));
+        // As a shell does that waits for its child, it heeds the signal late.
+        let script = format!(
+            "trap ': >{}' EXIT; trap 'exit 1' TERM; : >{}; sleep 2",
+            done.display(),
+            ready.display()
+        );
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &script]);
+        let channel = start_tidy(command).unwrap();
+        wait_for(&ready).await;
+        drop(channel);
+        settle().await;
+        assert!(done.exists());
     }
 
     async fn wait_for(path: &Path) {

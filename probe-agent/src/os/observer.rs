@@ -136,10 +136,14 @@ impl Observer {
             .stderr(Stdio::piped())
             .process_group(0);
         clear_environment(&mut command);
-        // SAFETY: between fork and exec it makes one call to the kernel, which allocates nothing.
+        let spawner = rustix::process::getpid();
+        // SAFETY: between fork and exec it makes two calls to the kernel, which allocate nothing.
         unsafe {
-            command.pre_exec(|| {
-                Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
+            command.pre_exec(move || {
+                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+                // It may have ended before the kernel was asked to tell.
+                let is_there = rustix::process::getppid() == Some(spawner);
+                if is_there { Ok(()) } else { Err(Errno::SRCH.into()) }
             });
         }
         match command.spawn() {

@@ -79,6 +79,11 @@ impl Call {
         answer.split(' ').next()?.parse().ok().filter(|_| starts)
     }
 
+    /// Whether it is the one by which the start-up script becomes the agent.
+    fn becomes_the_agent(&self) -> bool {
+        self.name == "execve" && self.text.contains("\"serve\", \"") && self.is_done()
+    }
+
     fn sets_a_filter(&self) -> bool {
         self.name == "seccomp"
             && self.text.contains("SECCOMP_SET_MODE_FILTER")
@@ -154,6 +159,28 @@ impl Record {
         let calls = &self.threads[&self.supervisor];
         let at = calls.iter().position(|call| call.started() == Some(self.worker)).unwrap();
         calls[at + 1..].iter().collect()
+    }
+
+    /// The calls of the start-up script and of all that it starts, up to the one by which it becomes
+    /// the agent.
+    pub fn script(&self) -> Vec<&Call> {
+        let own = &self.threads[&self.supervisor];
+        let at = own.iter().position(Call::becomes_the_agent).unwrap();
+        let mut calls: Vec<&Call> = own[..=at].iter().collect();
+        let mut next: Vec<u64> = own[..at].iter().filter_map(Call::started).collect();
+        while let Some(tid) = next.pop() {
+            let other = self.threads.get(&tid).map(Vec::as_slice).unwrap_or_default();
+            calls.extend(other);
+            next.extend(other.iter().filter_map(Call::started));
+        }
+        calls
+    }
+
+    /// The session's token, by which its file is named.
+    pub fn token(&self) -> &str {
+        let own = &self.threads[&self.supervisor];
+        let becomes = own.iter().find(|call| call.becomes_the_agent()).unwrap();
+        becomes.text.split("\"serve\", \"").nth(1).unwrap().split('"').next().unwrap()
     }
 
     /// Whether a process, or a group of them, descends from the spawner.

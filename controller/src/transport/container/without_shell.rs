@@ -5,7 +5,8 @@
 //! one in the root, the only folder that every container has and that is no mount of its own: what `cp`
 //! puts into a tmpfs lands below it, out of sight. Copying, starting and removing are the work of one
 //! shell on our side, with the archive in an open file: it goes on when the controller is killed, so
-//! that the copy is never left half done. What then is left after a kill of that shell, or of the
+//! that the copy is never left half done. Where the engine's program was ended in the middle of it,
+//! the copy is made once more, because nothing else in the container could remove it. What then is left after a kill of that shell, or of the
 //! engine, `docs/safety.md` says.
 
 use super::{Problem, program, started};
@@ -21,16 +22,24 @@ use tokio::process::Command;
 
 /// Runs on this machine. Its words: the engine's program, the container, the archive, the token, the
 /// folder, the option of `cp`, if any, what the agent is started for, how, and the options of `exec`.
-/// Only where the agent is not root's is anything left for `forget` to remove: the folder is in the
-/// root, which is root's.
+/// Only where the agent is not root's, or was not copied whole, is anything left for `forget` to
+/// remove: the folder is in the root, which is root's. 73 is the agent's exit code for a channel that
+/// was closed.
 const SCRIPT: &str = r#"
 engine=$1; name=$2; archive=$3; token=$4; folder=$5; as_it_is=$6; role=$7; asked=$8; shift 8
-forget() {
+is_copied=
+copy() { "$engine" cp $as_it_is - "$name:/" <"$archive" >/dev/null; }
+remove() {
     "$engine" exec -i --user 0 "$name" "$folder/a" serve "$token" "$folder" </dev/null >/dev/null 2>&1
+}
+forget() {
+    remove
+    test $? = 73 || test -n "$is_copied" || { copy 2>/dev/null && remove; }
 }
 trap forget EXIT
 trap "exit 143" HUP INT TERM
-"$engine" cp $as_it_is - "$name:/" <"$archive" >/dev/null || exit
+copy || exit
+is_copied=1
 "$engine" exec -i "$@" "$name" "$folder/a" "$role" "$token" $asked "$folder"
 "#;
 
@@ -112,7 +121,7 @@ pub fn start(start: Start<'_>, archive: &[u8]) -> Result<Channel, NotOpened> {
     if as_root {
         command.args(["--user", "0"]);
     }
-    started(container.engine, process::start(super::apart(command)))
+    started(container.engine, process::start_tidy(super::apart(command)))
 }
 
 /// The path by which a child reads an open file: the one child that is meant to have it gets it.
