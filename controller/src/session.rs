@@ -10,7 +10,7 @@ mod stopped;
 #[cfg(test)]
 mod tests;
 
-pub use lost::Lost;
+pub use lost::{CallError, Lost};
 pub use stopped::{Cost, Stopped};
 
 use crate::{
@@ -26,7 +26,6 @@ use life::Life;
 use protocol::{
     Item, Request,
     budget::Budget,
-    error::AgentError,
     frame::{self, FrameBuffer},
     handshake::Sha256,
     message::{Answer, Call, FromAgent, Hello, Receipt, RequestId, ToAgent},
@@ -84,23 +83,6 @@ impl Default for Waiting {
     fn default() -> Self {
         Self::Calls(HashMap::new())
     }
-}
-
-/// Why a call gave no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
-    /// The agent says why.
-    #[error("{0}")]
-    Agent(AgentError),
-    /// The session ended meanwhile.
-    #[error("{0}")]
-    Lost(Lost),
-    /// The agent did not answer in time, not even with an error.
-    #[error("the agent gave no answer within {seconds} s")]
-    Overdue {
-        /// The limit, in seconds.
-        seconds: u64,
-    },
 }
 
 /// Heartbeats within the silence that is allowed.

@@ -27,7 +27,8 @@ use std::{fmt::Write as _, fs, path::Path};
 use without_settings::without_settings;
 
 /// Variables of the tests, which no user sets.
-const VARIABLES_OF_TESTS: [&str; 1] = ["SYSMCP_BLESS"];
+const VARIABLES_OF_TESTS: [&str; 4] =
+    ["SYSMCP_BLESS", "SYSMCP_TEST_FULL", "SYSMCP_TEST_ONLY", "SYSMCP_TEST_SEED"];
 
 fn sysmcp(arguments: &[&str]) -> String {
     let output = without_settings(env!("CARGO_BIN_EXE_sysmcp")).args(arguments).output().unwrap();

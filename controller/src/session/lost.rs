@@ -1,4 +1,6 @@
-//! Why a session is over that nobody ended.
+//! Why a session is over that nobody ended, and why a call gave no answer.
+
+use protocol::error::AgentError;
 
 /// Why a session ended that was not asked to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,4 +41,21 @@ impl std::fmt::Display for Lost {
             Self::Stuck => f.write_str("the agent hung in a call that it could not end"),
         }
     }
+}
+
+/// Why a call gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The agent says why.
+    #[error("{0}")]
+    Agent(AgentError),
+    /// The session ended meanwhile.
+    #[error("{0}")]
+    Lost(Lost),
+    /// The agent did not answer in time, not even with an error.
+    #[error("the agent gave no answer within {seconds} s")]
+    Overdue {
+        /// The limit, in seconds.
+        seconds: u64,
+    },
 }

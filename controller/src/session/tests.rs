@@ -7,6 +7,7 @@ use crate::{
 };
 use protocol::{
     InstrumentId, Report,
+    error::AgentError,
     host_text::HostText,
     instruments::example,
     loss::{Lost as LostCounts, Overhead, Truncation},
