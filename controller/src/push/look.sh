@@ -7,7 +7,9 @@ token=FIRST; token=${token}REST; mark=sysmcp-; mark=${mark}$token; how=folders;
 say() { echo "$mark $*"; };
 for place in "$XDG_RUNTIME_DIR" "$HOME" PLACES; do
   case $place in /*) ;; *) continue;; esac;
-  test -e "${place%/}/.sysmcp-$token" && say FOLDER "${place%/}/.sysmcp-$token";
+  at=${place%/}/.sysmcp-$token;
+  # Where others may write, one of that name may be theirs: put there to be found, or to mislead.
+  test -h "$at" || { test -O "$at" && say FOLDER "$at"; };
 done;
 # What holds the lock of its own memory lets no reader go.
 limit="timeout 4"; timeout 4 true >/dev/null 2>&1 || limit=;
