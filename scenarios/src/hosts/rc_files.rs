@@ -40,7 +40,7 @@ pub const HOSTS: &[Host] = &[
         rc(b"shopt -s expand_aliases; alias exec=echo sh=false /bin/sh=false cd='cd -P'")
     }),
     Host::in_full(".bashrc goes to a folder that is missing", || rc(b"cd /nonexistent")),
-    Host::in_full(".bashrc sleeps 5 s", || rc(b"sleep 5")),
+    Host::in_full(".bashrc sleeps 3 s", || rc(b"sleep 3")),
     Host::sampled(".bashrc unsets PATH", || rc(b"unset PATH")),
     Host::in_full(".bashrc sets PATH to a folder that is missing", || {
         rc(b"export PATH=/opt/nowhere/bin")
