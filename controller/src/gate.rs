@@ -141,7 +141,8 @@ impl Gate {
                 return Err(error);
             }
         };
-        let mut entered = self.enter(&admitted)?;
+        let (target, tool) = (admitted.place.link.target(), admitted.entry.name());
+        let mut entered = self.enter(target, tool, Value::Object(admitted.own.clone()))?;
         let result = self.run(&admitted, reporter, keep).await;
         drop(admitted);
         entered.finish(&result)?;
@@ -187,15 +188,19 @@ impl Gate {
     }
 
     /// Writes down what is about to be done. If that fails, it is not done.
-    fn enter(&self, admitted: &Admitted<'_>) -> Result<Entered<'_>, GateError> {
-        let mut parameters = Value::Object(admitted.own.clone());
+    fn enter(
+        &self,
+        target: &Target,
+        tool: &str,
+        mut parameters: Value,
+    ) -> Result<Entered<'_>, GateError> {
         let parameters_digest = self.audit.digest(&parameters);
         redact::json(&mut parameters);
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
         self.audit.write(&Event::Intent {
             call: number,
-            target: admitted.place.link.target().to_string(),
-            tool: admitted.entry.name().to_owned(),
+            target: target.to_string(),
+            tool: tool.to_owned(),
             parameters,
             parameters_digest,
         })?;

@@ -17,6 +17,7 @@ mod sending;
 mod tests;
 mod without_shell;
 
+pub use again::push_for;
 pub use error::PushError;
 
 use crate::{
@@ -105,20 +106,6 @@ pub async fn push(
         Target::Local | Target::Ssh(_) | Target::Container(_) | Target::Wsl(_) => Task::Machine,
     };
     push_for(target, task, settings, reporter).await
-}
-
-/// The same for an agent that is to do something else than to serve a session about its machine.
-///
-/// # Errors
-///
-/// As for [`push`].
-pub async fn push_for(
-    target: &Target,
-    task: Task,
-    settings: &Settings,
-    reporter: &dyn Reporter,
-) -> Result<Pushed, PushError> {
-    again::push(target, task, settings, reporter).await
 }
 
 /// One attempt, which has to be at the target by a given time.

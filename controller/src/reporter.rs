@@ -8,7 +8,7 @@ use crate::{
 };
 use protocol::{
     host_text::HostText,
-    message::{Progress, Receipt},
+    message::{Hello, Progress, Receipt},
 };
 use std::{
     fmt,
@@ -65,6 +65,12 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// The agent has said who it is.
+    pub fn connected(hello: &Hello) -> Self {
+        let Hello { host_name, kernel_release, uid, .. } = hello;
+        Self::Connected { host: host_name.clone(), kernel: kernel_release.clone(), uid: *uid }
+    }
+
     /// What connecting is called where it took too long.
     pub const NAME_CONNECTING: &'static str = "connecting";
     /// What sending is called where it took too long.

@@ -106,11 +106,7 @@ impl Session {
         reporter: &dyn Reporter,
     ) -> Result<Self, PushError> {
         let pushed = push::push(target, settings, reporter).await?;
-        reporter.stage(&Stage::Connected {
-            host: pushed.hello.host_name.clone(),
-            kernel: pushed.hello.kernel_release.clone(),
-            uid: pushed.hello.uid,
-        });
+        reporter.stage(&Stage::connected(&pushed.hello));
         Ok(Self::begin(target, pushed, settings.silence_limit))
     }
 

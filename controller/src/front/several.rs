@@ -47,15 +47,20 @@ async fn answers(gate: &Gate, call: &Call, stderr: Option<&Stderr>, as_json: boo
             // Each object says which target it is about.
             Ok(rendered) if as_json => print(&shown(&rendered, true)),
             Ok(rendered) => {
-                let gap = if is_first { "" } else { "\n" };
-                is_first = false;
-                print(&format!("{gap}== {target} ==\n\n{}", shown(&rendered, false)))
+                let heading = heading(target, &mut is_first);
+                print(&format!("{heading}{}", shown(&rendered, false)))
             }
             Err(error) => complain(&format!("{target}: {}", error.text()), error.exit_code()),
         };
         worst = worst.max(code);
     }
     worst
+}
+
+/// What stands above the answer of one of several targets.
+pub fn heading(target: &Target, is_first: &mut bool) -> String {
+    let gap = if std::mem::take(is_first) { "" } else { "\n" };
+    format!("{gap}== {target} ==\n\n")
 }
 
 async fn ask<'t>(

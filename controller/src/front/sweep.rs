@@ -1,7 +1,7 @@
 //! What sessions left on each target, found and removed. The targets are swept at the same time, and
 //! each report is printed as it comes.
 
-use super::{clear, complain, print, signals::Signals};
+use super::{clear, complain, print, several::heading, signals::Signals};
 use controller::{
     cli::Common,
     config::Config,
@@ -44,14 +44,12 @@ async fn each(gate: &Gate, common: &Common, order: Order, as_json: bool) -> u8 {
         let whose = if is_alone { String::new() } else { format!("{target}: ") };
         let code = match result {
             Ok(swept) => {
-                let gap = if is_first { "" } else { "\n" };
-                is_first = false;
                 let printed = print(&if as_json {
                     format!("{}\n", json!({ "target": target.to_string(), "swept": swept }))
                 } else {
-                    let title =
-                        if is_alone { String::new() } else { format!("{gap}== {target} ==\n\n") };
-                    format!("{title}{}\n", swept.lines().join("\n"))
+                    let heading =
+                        if is_alone { String::new() } else { heading(target, &mut is_first) };
+                    format!("{heading}{}\n", swept.lines().join("\n"))
                 });
                 printed.max(if swept.left == 0 { exit::OK } else { exit::NOT_CLEAN })
             }

@@ -16,6 +16,7 @@ use futures::{
     FutureExt as _,
     future::{BoxFuture, Shared, WeakShared},
 };
+use protocol::{handshake::Sha256, message::Hello};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -139,7 +140,11 @@ impl Link {
         written.is_complete = true;
         match connected {
             Ok(session) => {
-                if let Err(error) = self.audit.write(&self.connected(&session)) {
+                if let Err(error) = self.audit.write(&connected_event(
+                    &self.target,
+                    session.hello(),
+                    session.sha256(),
+                )) {
                     let done = session.stop(&told).await.sentence();
                     return Err(GateError::Unwritten { done, error });
                 }
@@ -200,17 +205,6 @@ impl Link {
         Ok(Some(End { stopped, written }))
     }
 
-    fn connected(&self, session: &Session) -> Event {
-        let hello = session.hello();
-        Event::Connected {
-            target: self.target.to_string(),
-            host: hello.host_name.to_string(),
-            uid: hello.uid,
-            pids: [hello.supervisor_pid, hello.worker_pid],
-            agent_sha256: session.sha256().to_string(),
-        }
-    }
-
     fn not_connected(&self, reason: String) -> Event {
         Event::NotConnected { target: self.target.to_string(), reason }
     }
@@ -225,6 +219,17 @@ impl Link {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is written down of an agent that has said who it is.
+pub(super) fn connected_event(target: &Target, hello: &Hello, agent_sha256: &Sha256) -> Event {
+    Event::Connected {
+        target: target.to_string(),
+        host: hello.host_name.to_string(),
+        uid: hello.uid,
+        pids: [hello.supervisor_pid, hello.worker_pid],
+        agent_sha256: agent_sha256.to_string(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! It goes the way that every call goes: written down before, done by an agent that was pushed there,
 //! written down after.
 
-use super::{Entered, Gate, GateError, Measured};
+use super::{Gate, GateError, Measured, link::connected_event};
 use crate::{
     audit::record::Event,
     push::{self, Pushed, script::Task},
@@ -18,10 +18,7 @@ use protocol::{
     sweep::{Order, Swept},
 };
 use serde_json::json;
-use std::{
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 
 /// What a sweep may take, once its agent is there: it waits for sessions for at most 7 s, kills for 5,
@@ -51,22 +48,13 @@ impl Gate {
             return Err(GateError::NoMachine { target: target.to_string() });
         }
         let parameters = json!({ "dry_run": order.dry_run, "live": order.live });
-        let number = self.next_call.fetch_add(1, Ordering::Relaxed);
-        self.audit.write(&Event::Intent {
-            call: number,
-            target: target.to_string(),
-            tool: "sweep".to_owned(),
-            parameters_digest: self.audit.digest(&parameters),
-            parameters,
-        })?;
-        let started = Instant::now();
-        let mut entered = Entered { audit: &self.audit, call: number, started, is_finished: false };
+        let mut entered = self.enter(target, "sweep", parameters)?;
         let result = self.swept(target, order, reporter).await;
         let measured = result.as_ref().map(|_| Measured::default()).map_err(ToString::to_string);
         entered.finish_as(measured)?;
         if let Ok(swept) = &result {
             self.audit
-                .write(&written_down(number, target, swept))
+                .write(&written_down(entered.call, target, swept))
                 .map_err(|error| GateError::Unwritten { done: swept.lines().join("; "), error })?;
         }
         result
@@ -90,18 +78,8 @@ impl Gate {
             }
         };
         // What cannot be written down is told all the same: the sweep goes on by itself.
-        let written = self.audit.write(&Event::Connected {
-            target: name,
-            host: hello.host_name.to_string(),
-            uid: hello.uid,
-            pids: [hello.supervisor_pid, hello.worker_pid],
-            agent_sha256: sha256.to_string(),
-        });
-        reporter.stage(&Stage::Connected {
-            host: hello.host_name,
-            kernel: hello.kernel_release,
-            uid: hello.uid,
-        });
+        let written = self.audit.write(&connected_event(target, &hello, &sha256));
+        reporter.stage(&Stage::connected(&hello));
         reporter.stage(&Stage::Sweeping);
         let swept = report(channel, buffer).await?;
         written.map_err(|error| GateError::Unwritten { done: swept.lines().join("; "), error })?;

@@ -18,8 +18,13 @@ const PAUSE_MS: (u64, u64) = (500, 1500);
 /// No pause is longer.
 const LONGEST: Duration = Duration::from_secs(4);
 
-/// As for [`once`], again where that may help and there is time for it.
-pub(super) async fn push(
+/// As [`push`](super::push), for an agent that may be to do something else than to serve a session. It
+/// is tried again where that may help and there is time for it.
+///
+/// # Errors
+///
+/// As for [`push`](super::push).
+pub async fn push_for(
     target: &Target,
     task: Task,
     settings: &Settings,

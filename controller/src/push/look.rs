@@ -3,9 +3,10 @@
 //! It goes by another channel than the session's, and asks the target's own tools, not the agent. It
 //! needs no further login: where it would take one, it is left out, and that is said.
 
+use super::script;
 use crate::{
     target::Target,
-    transport::{self, Channel, Login, Prompts, root::Rise},
+    transport::{self, Channel, Login, Prompts, openssh, root::Rise},
 };
 use protocol::{
     handshake::Token,
@@ -23,9 +24,6 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Bytes that are taken of what a target answers.
 const MOST_BYTES: u64 = 64 << 10;
-
-/// ssh's own exit code, which says nothing about the agent.
-pub const EXIT_OF_SSH: i32 = 255;
 
 /// Things that are named of those that were found.
 const MOST_NAMED: usize = 5;
@@ -126,14 +124,17 @@ impl fmt::Display for WhyNot {
 impl Look {
     /// For the session that an agent has begun.
     pub(super) fn new(target: &Target, login: &Login, token: &Token, hello: &Hello) -> Self {
-        // A password would be asked for once more.
-        let quiet = Rise::of(target, login.as_root, Prompts::Forbidden).ok().flatten();
+        let rise = match login.prompts {
+            Prompts::Forbidden => Rise::of(target, login.as_root, login.prompts).ok().flatten(),
+            // A password would be asked for once more.
+            Prompts::Allowed => None,
+        };
         Self {
             target: target.clone(),
             login: login.clone(),
             token: token.clone(),
             pids: [hello.supervisor_pid, hello.worker_pid],
-            rise: quiet.filter(|_| login.prompts == Prompts::Forbidden),
+            rise,
             has_no_shell: false,
         }
     }
@@ -145,14 +146,11 @@ impl Look {
 
     /// The script, as one line for a POSIX shell.
     pub fn script(&self) -> String {
-        let lines = SOURCE.lines().map(str::trim).filter(|line| !line.is_empty());
-        let code: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
         let token = self.token.as_str();
         let (first, rest) = token.split_at_checked(token.len() / 2).unwrap_or((token, ""));
         let (initial, others) = token.split_at_checked(1).unwrap_or((token, ""));
         let [supervisor, worker] = self.pids;
-        let script = code
-            .join(" ")
+        let script = script::one_line(SOURCE)
             .replace("FIRST", first)
             .replace("REST", rest)
             .replace("INITIAL", initial)
@@ -170,7 +168,7 @@ impl Look {
     /// had to be cut off.
     pub fn is_lost(&self, code: Option<i32>) -> bool {
         match &self.target {
-            Target::Ssh(_) => code.is_none_or(|code| code == EXIT_OF_SSH),
+            Target::Ssh(_) => code.is_none_or(|code| code == openssh::EXIT),
             Target::Local | Target::Container(_) | Target::Wsl(_) | Target::Snapshot(_) => false,
         }
     }
@@ -217,7 +215,7 @@ impl Look {
 
     fn understand(&self, bytes: &[u8]) -> Looked {
         let text = String::from_utf8_lossy(bytes);
-        let mark = format!("{} ", super::script::mark(&self.token));
+        let mark = format!("{} ", script::mark(&self.token));
         let mut found = BTreeSet::new();
         let mut extent = None;
         // A banner may stand before it, without an end of its line.

@@ -10,6 +10,12 @@
 
 use crate::agents::{MACHINES, NoAgent};
 
+/// Whether a machine's name is one that may be repeated in an error: it may not be just any text.
+pub fn is_name(machine: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    (1..=32).contains(&machine.len()) && machine.bytes().all(is_part)
+}
+
 /// What the script says of the target's processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Processor {

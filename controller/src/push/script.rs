@@ -1,7 +1,7 @@
 //! The start-up script, and what it says.
 
 use super::{
-    processor::Processor,
+    processor::{self, Processor},
     refusal::{NoPlace, Refusal},
 };
 use crate::transport::local::SNAPSHOT_VARIABLE;
@@ -74,9 +74,7 @@ pub struct Instructions {
 pub fn for_session(token: &Token, instructions: Instructions) -> String {
     let Instructions { room_bytes, patience, task, in_memory } = instructions;
     let Words { role, asked } = task.words();
-    let lines = SOURCE.lines().map(str::trim).filter(|line| !line.is_empty());
-    let code: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
-    code.join(" ")
+    one_line(SOURCE)
         .replace("TOKEN", token.as_str())
         .replace("ROOM", &room_bytes.to_string())
         .replace("PATIENCE", &patience.as_secs().to_string())
@@ -84,6 +82,13 @@ pub fn for_session(token: &Token, instructions: Instructions) -> String {
         .replace("MEMORY", if in_memory { "yes" } else { "no" })
         .replace("ROLE", role)
         .replace("ASKED", &asked)
+}
+
+/// A script's code as one line, without its comments.
+pub(super) fn one_line(source: &str) -> String {
+    let lines = source.lines().map(str::trim).filter(|line| !line.is_empty());
+    let code: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
+    code.join(" ")
 }
 
 /// The command that has a login shell of any kind run the script: it is only asked to become /bin/sh.
@@ -142,9 +147,8 @@ impl Line {
 fn ready(line: &str) -> Option<Line> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let [machine, between @ .., form, digits] = words.as_slice() else { return None };
-    // It is repeated in an error, so it may not be just any text; and what it is does not decide.
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    let is_name = between.is_empty() && machine.len() <= 32 && machine.bytes().all(is_name);
+    // What it is does not decide.
+    let is_name = between.is_empty() && processor::is_name(machine);
     let machine = if is_name { *machine } else { "unknown" }.to_owned();
     let address_digits = digits.parse().ok()?;
     Some(Line::Ready { processor: Processor { machine, address_digits }, unpacks: *form == "gzip" })

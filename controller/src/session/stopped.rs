@@ -1,9 +1,9 @@
 //! What is known of the target after a session.
 
 use crate::{
-    push::look::{EXIT_OF_SSH, Looked, WhyNot},
+    push::look::{Looked, WhyNot},
     target::Target,
-    transport::{Ended, Timings, Traffic},
+    transport::{Ended, Timings, Traffic, openssh},
     words,
 };
 use protocol::{
@@ -67,7 +67,7 @@ impl Stopped {
                     matches!(self.target, Target::Container(_)) && EXITS_OF_ENGINES.contains(&code)
                 };
                 let means_clean =
-                    |code| code != EXIT_OF_SSH && code != DESCENDANTS_LEFT && !is_engines(code);
+                    |code| code != openssh::EXIT && code != DESCENDANTS_LEFT && !is_engines(code);
                 self.exit_code().is_some_and(means_clean) && self.hello.is_unlinked
             }
         }

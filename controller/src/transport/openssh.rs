@@ -16,6 +16,9 @@ use std::{
 };
 use tokio::process::Command;
 
+/// The exit code of `ssh` itself, which says nothing about what it ran (ssh(1)).
+pub const EXIT: i32 = 255;
+
 /// What of the user's configuration must not apply to this channel: a terminal, a command of their
 /// own, an escape character in binary data; whatever gives the target power over this machine; and
 /// being the master of connections that the user makes later, which would end with ours.

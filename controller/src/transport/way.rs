@@ -76,8 +76,11 @@ pub(super) async fn open(
     reporter: &dyn Reporter,
 ) -> Result<Channel, NotOpened> {
     let users = Users { target, script, login, reporter };
+    // What it is called on the command line is all that is known of it, where the configuration is not
+    // understood.
+    let named = [(target.host.as_str(), target.port.unwrap_or(22))];
     if target.way == Way::Users {
-        return users.open(Reason::Asked, &[(&target.host, target.port.unwrap_or(22))]).await;
+        return users.open(Reason::Asked, &named).await;
     }
     let meaning = meaning::of(target, login.ssh_config.as_deref()).await;
     let master = match &meaning {
@@ -89,7 +92,7 @@ pub(super) async fn open(
         Ok(meaning) => meaning,
         Err(outside) => {
             let reason = refuse_or(target.way, outside)?;
-            return users.open(reason, &[(&target.host, target.port.unwrap_or(22))]).await;
+            return users.open(reason, &named).await;
         }
     };
     if let Some(path) = master {

@@ -12,7 +12,7 @@
 use super::{Problem, program, started};
 use crate::{
     private,
-    push::script::Words,
+    push::{processor::is_name, script::Words},
     target::{Container, Engine},
     transport::{Channel, NotOpened, process},
 };
@@ -89,9 +89,7 @@ pub async fn machine(container: &Container) -> Result<String, NotOpened> {
         return Err(problem.into());
     }
     let machine = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    // It is repeated in an error, so it may not be just any text.
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    if machine.is_empty() || machine.len() > 32 || !machine.bytes().all(is_name) {
+    if !is_name(&machine) {
         let Container { engine, name } = container.clone();
         let said = HostText::capped(machine.as_bytes(), 100);
         return Err(Problem::Other { engine, name, said }.into());
