@@ -5,6 +5,7 @@
 //! a real sshd, and compare. The demonstration shows one of them.
 
 pub mod alone;
+pub mod behind;
 pub mod client;
 pub mod containers;
 pub mod delayed_link;

@@ -1,6 +1,6 @@
 //! Driving the built `sysmcp`, as a person or a client would.
 
-use crate::{programs, sshd::Sshd, without_settings::without_settings};
+use crate::{behind::behind, programs, sshd::Sshd, without_settings::without_settings};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::{
@@ -108,14 +108,7 @@ impl Sysmcp {
 
     /// The command, up to and without the subcommand.
     pub fn command(&self) -> Command {
-        let mut command = match self.enter.split_first() {
-            Some((program, words)) => {
-                let mut command = without_settings(program);
-                command.args(words).arg(programs::sysmcp());
-                command
-            }
-            None => without_settings(programs::sysmcp()),
-        };
+        let mut command = without_settings(programs::sysmcp());
         for target in &self.targets {
             command.arg("--target").arg(target);
         }
@@ -123,7 +116,17 @@ impl Sysmcp {
         if let Some(config) = &self.ssh_config {
             command.arg("--ssh-config").arg(config);
         }
-        command.args(&self.arguments).envs(self.environment.clone()).stdin(Stdio::null());
+        command.args(&self.arguments).envs(self.environment.clone());
+        let mut command = behind(&self.enter, &command);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// The same with no terminal anywhere, as `setsid` gives it: it starts a session of its own, in
+    /// which sysmcp is the first and has none.
+    pub fn without_a_terminal(&self) -> Command {
+        let mut command = behind(&["setsid", "--wait"], &self.command());
+        command.stdin(Stdio::null());
         command
     }
 

@@ -4,9 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
-use scenarios::{
-    client::Client, not_run::not_run, programs, sysmcp::Sysmcp, without_settings::without_settings,
-};
+use scenarios::{behind::behind, client::Client, not_run::not_run, programs, sysmcp::Sysmcp};
 use serde_json::{Value, json};
 use std::{
     io::Read as _,
@@ -228,12 +226,10 @@ fn a_program_that_runs_ends_with_a_supervisor_that_is_killed() {
     std::fs::write(&stand_in, format!("#!/bin/sh\nexec {sleeps}\n")).unwrap();
     std::fs::set_permissions(&stand_in, std::fs::Permissions::from_mode(0o755)).unwrap();
     let sysmcp = Sysmcp::local().unwrap();
-    let own = sysmcp.command();
     let script = format!("mount --bind \"$0\" {STRACE} && exec \"$@\"");
-    let mut command = without_settings("unshare");
-    command.args(["--mount", "sh", "-c", &script]).arg(&stand_in);
-    command.arg(own.get_program()).args(own.get_args());
-    let mut client = Client::start(command).unwrap();
+    let stand_in = stand_in.display().to_string();
+    let words = ["unshare", "--mount", "sh", "-c", &script, &stand_in];
+    let mut client = Client::start(behind(&words, &sysmcp.command())).unwrap();
     client.ask("tools/call", &json!({"name": "capabilities", "arguments": {}})).unwrap();
     // The spawner itself ends it after two seconds.
     let started = Instant::now();

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use scenarios::{client::Client, programs, sysmcp::Sysmcp, without_settings::without_settings};
+use scenarios::{
+    behind::behind, client::Client, programs, sysmcp::Sysmcp, without_settings::without_settings,
+};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -58,18 +60,13 @@ fn a_log_that_is_no_text_any_more_is_broken_and_every_break_is_told() {
 
 /// The command, with the signal ignored that goes with a limit on the size of files.
 fn patient(command: &Command) -> Command {
-    let mut patient = without_settings("sh");
-    patient.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]);
-    patient.arg(command.get_program()).args(command.get_args());
-    patient
+    behind(&["sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"], command)
 }
 
 /// The command with a limit on the size of files: a write fails in the middle of a line, as on a
 /// disk that fills up.
 fn with_file_limit(command: &Command, bytes: u64) -> Command {
-    let mut limited = without_settings("prlimit");
-    limited.arg(format!("--fsize={bytes}")).arg(command.get_program()).args(command.get_args());
-    patient(&limited)
+    patient(&behind(&["prlimit", &format!("--fsize={bytes}")], command))
 }
 
 #[test]

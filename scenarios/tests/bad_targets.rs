@@ -7,7 +7,6 @@ use scenarios::{
     second_way,
     sshd::{Places, Settings, Sshd},
     sysmcp::Sysmcp,
-    without_settings::without_settings,
 };
 use serde_json::{Value, json};
 use std::{
@@ -23,9 +22,7 @@ fn server_lines(lines: &[&str]) -> Settings {
 
 /// Calls a tool with no terminal anywhere, and checks the exit code and what was said.
 fn check(sysmcp: &Sysmcp, code: i32, says: &[&str]) -> String {
-    let mut command = without_settings("setsid");
-    let call = sysmcp.command();
-    command.arg("--wait").arg(call.get_program()).args(call.get_args());
+    let mut command = sysmcp.without_a_terminal();
     let output: Output =
         command.args(["call", "process_list", "--params", "{\"limit\":1}"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -8,13 +8,13 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{
+    behind::behind,
     client::Client,
     not_run::is_full,
     programs,
     second_way::{self, Seen},
     sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
-    without_settings::without_settings,
 };
 use serde_json::json;
 use std::{
@@ -360,10 +360,7 @@ fn a_network_that_is_cut_during_the_push(way: &str) {
 /// sysmcp as a person would start it, whoever runs the tests: what a shell starts in the background
 /// ignores interrupts, until it says otherwise.
 fn interruptible(sysmcp: &Sysmcp) -> Command {
-    let command = sysmcp.command();
-    let mut interruptible = without_settings("env");
-    interruptible.arg("--default-signal=INT").arg(command.get_program()).args(command.get_args());
-    interruptible
+    behind(&["env", "--default-signal=INT"], &sysmcp.command())
 }
 
 /// Waits until it is sysmcp that runs, and no longer what starts it.

@@ -26,7 +26,6 @@ use scenarios::{
         login::{Way, identity, write_config},
     },
     sysmcp::Sysmcp,
-    without_settings::without_settings,
 };
 use serde_json::{Value, json};
 use std::{
@@ -120,10 +119,8 @@ fn assert_logged(server: &Server, way: Way, log: &str, method: &str, key: &str) 
 
 /// Calls a tool with no terminal anywhere. Gives back the exit code and what was said.
 fn without_a_terminal(sysmcp: &Sysmcp) -> (Option<i32>, String) {
-    let mut command = without_settings("setsid");
-    let call = sysmcp.command();
-    command.arg("--wait").arg(call.get_program()).args(call.get_args());
-    let output: Output = command
+    let output: Output = sysmcp
+        .without_a_terminal()
         .args(["call", "process_list", "--params", &question().to_string()])
         .output()
         .unwrap();

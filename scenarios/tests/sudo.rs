@@ -13,7 +13,6 @@ use scenarios::{
     },
     sysmcp::Sysmcp,
     terminal,
-    without_settings::without_settings,
 };
 use serde_json::json;
 use std::{
@@ -64,9 +63,7 @@ fn sysmcp(server: &Server, way: Way) -> Sysmcp {
 
 /// Calls a tool with no terminal anywhere. Gives back the exit code and what was said.
 fn without_a_terminal(sysmcp: &Sysmcp) -> (Option<i32>, String) {
-    let mut command = without_settings("setsid");
-    let call = sysmcp.command();
-    command.arg("--wait").arg(call.get_program()).args(call.get_args());
+    let mut command = sysmcp.without_a_terminal();
     let output = command.args(["call", "self_test", "--params", "{\"count\":1}"]).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
@@ -181,9 +178,8 @@ fn an_agent_of_roots_ends_with_its_controller() {
         for way in Way::ALL {
             let sysmcp = sysmcp(&server, way).with_faulty_agents();
             let parameters = json!({"count": 60, "interval_ms": 1000, "fault": "plant_child"});
-            let mut command = without_settings("setsid");
-            let call = sysmcp.command();
-            command.arg(call.get_program()).args(call.get_args());
+            // A process that leads no group becomes sysmcp itself, with the same pid.
+            let mut command = sysmcp.without_a_terminal();
             command.args(["call", "self_test", "--params", &parameters.to_string()]);
             command.stdout(Stdio::null()).stderr(Stdio::null());
             let mut call = command.spawn().unwrap();

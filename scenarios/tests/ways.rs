@@ -19,7 +19,6 @@ mod timings;
 use scenarios::{
     sshd::{Settings, Sshd, user_name},
     sysmcp::Sysmcp,
-    without_settings::without_settings,
 };
 use std::{
     fs,
@@ -120,13 +119,9 @@ struct Ran {
 
 /// Calls a tool with no terminal anywhere.
 fn call(sysmcp: &Sysmcp) -> Ran {
-    let call = sysmcp.command();
-    let mut command = without_settings("setsid");
-    command.arg("--wait").arg(call.get_program()).args(call.get_args());
-    command.envs(call.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let output = command
+    let output = sysmcp
+        .without_a_terminal()
         .args(["call", "process_list", "--params", "{\"limit\":1,\"window_ms\":100}"])
-        .stdin(std::process::Stdio::null())
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

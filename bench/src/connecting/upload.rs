@@ -4,10 +4,11 @@ use super::{ROUND_TRIP, run, run::Row};
 use crate::{Programs, table};
 use anyhow::Result;
 use scenarios::{
+    behind::behind,
     delayed_link::{Conditions, DelayedLink, SERVER},
     sshd::{Network, Settings, Sshd},
 };
-use std::{fs, process::Command};
+use std::fs;
 
 /// 10 Mbit/s, in bytes.
 const BYTES_PER_S: u64 = 1_250_000;
@@ -24,10 +25,9 @@ pub fn measure(programs: &Programs) -> Result<String> {
     let mut ssh = sshd.ssh_by(&config);
     ssh.arg("cat >/dev/null");
     // The same bytes on its stdin, whatever runs it.
-    let mut fed = Command::new("sh");
-    fed.args(["-c", "file=$1; shift; exec \"$@\" <\"$file\"", "sh"]).arg(&packed);
-    let ssh = link.client_side(&ssh);
-    fed.arg(ssh.get_program()).args(ssh.get_args());
+    let packed = packed.display().to_string();
+    let words = ["sh", "-c", "file=$1; shift; exec \"$@\" <\"$file\"", "sh", &packed];
+    let fed = behind(&words, &link.client_side(&ssh));
     let sysmcp = |way: &str| {
         let mut command = run::sysmcp(programs, &sshd, way, &config);
         command.args(["call", "self_test", "--params", "{\"count\":0}"]);

@@ -1,7 +1,7 @@
 //! A network of its own: a namespace, held by a process that ends with this one, and goes with it.
 
 use super::carriage::Device;
-use crate::victim::Victim;
+use crate::{behind::behind, victim::Victim};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::{
     fs::{Mode, OFlags},
@@ -107,18 +107,7 @@ impl Network {
 
     /// The same command, run in here.
     pub(super) fn inside(&self, command: &Command) -> Command {
-        let mut inside = Command::new(ENTER);
-        inside.arg(self.place()).arg("--").arg(command.get_program()).args(command.get_args());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => inside.env(name, value),
-                None => inside.env_remove(name),
-            };
-        }
-        if let Some(folder) = command.get_current_dir() {
-            inside.current_dir(folder);
-        }
-        inside
+        behind(&[ENTER, &self.place(), "--"], command)
     }
 }
 

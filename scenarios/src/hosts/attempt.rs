@@ -1,7 +1,7 @@
 //! One call to a host, and what it came to.
 
 use super::Outcome;
-use crate::{second_way, sysmcp::Sysmcp, terminal, without_settings::without_settings};
+use crate::{behind::behind, second_way, sysmcp::Sysmcp, terminal};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::{
@@ -72,16 +72,8 @@ impl Attempt<'_> {
     }
 
     fn call(self) -> Result<Output> {
-        let call = self.sysmcp.command();
-        let mut command = without_settings("setsid");
-        command.args(["--wait", "timeout", "--kill-after=10", HANGS_AFTER_S]);
-        command.arg(call.get_program()).args(call.get_args());
-        for (name, value) in call.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        let words = ["setsid", "--wait", "timeout", "--kill-after=10", HANGS_AFTER_S];
+        let mut command = behind(&words, &self.sysmcp.command());
         command.args(["call", "process_list", "--json", "--params", &question()]);
         command.stdin(Stdio::null()).output().context("could not run setsid")
     }

@@ -8,6 +8,7 @@ use super::{
 };
 use rustix::process::geteuid;
 use scenarios::{
+    behind::behind,
     client::Client,
     not_run::not_run,
     programs,
@@ -19,12 +20,7 @@ use scenarios::{
     sysmcp::Sysmcp,
 };
 use serde_json::json;
-use std::{
-    collections::BTreeSet,
-    os::unix::fs::PermissionsExt as _,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{collections::BTreeSet, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 /// What a client may be offered, all of it.
 const ALL_TOOLS: [&str; 2] = ["--toolsets", "diagnose,selftest"];
@@ -48,20 +44,6 @@ fn is_there(check: &str) -> bool {
         not_run(check, "strace (package strace)");
     }
     is_there
-}
-
-/// A command behind some words, and in the same environment.
-fn behind(words: &[String], command: &Command) -> Command {
-    let mut whole = Command::new(&words[0]);
-    whole.args(&words[1..]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => whole.env(name, value),
-            None => whole.env_remove(name),
-        };
-    }
-    whole.stdin(Stdio::null());
-    whole
 }
 
 /// Calls every tool that a client is offered, with what it has to be given: a process that is there.

@@ -7,6 +7,7 @@ use super::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{
+    behind::behind,
     client::Client,
     second_way::{
         Seen,
@@ -151,15 +152,7 @@ impl Drop for Work {
 /// sysmcp in a process group of its own, as a shell starts it, and as one that may be interrupted
 /// whoever runs the tests.
 fn command(sysmcp: &Sysmcp) -> Command {
-    let own = sysmcp.command();
-    let mut command = Command::new("env");
-    command.arg("--default-signal=INT").arg(own.get_program()).args(own.get_args());
-    for (name, value) in own.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    let mut command = behind(&["env", "--default-signal=INT"], &sysmcp.command());
     command.stdin(Stdio::null()).process_group(0);
     command
 }
