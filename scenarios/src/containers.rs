@@ -6,7 +6,7 @@
 use crate::{
     not_run::{not_here, not_run},
     second_way::{
-        Seen,
+        self, Seen,
         standing::{self, Mark},
     },
 };
@@ -358,15 +358,11 @@ impl Container<'_> {
     ///
     /// When it cannot be looked at.
     pub fn left_after(&self, patience: Duration) -> Result<Vec<String>> {
-        let started = Instant::now();
-        loop {
+        second_way::still_left(patience, || {
             let mut left = self.files()?;
             left.extend(self.session()?.into_iter().map(|seen| format!("process {seen:?}")));
-            if left.is_empty() || started.elapsed() > patience {
-                return Ok(left);
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
+            Ok(left)
+        })
     }
 }
 

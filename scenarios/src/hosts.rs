@@ -16,7 +16,7 @@ pub mod shells;
 mod site;
 pub mod ssh_servers;
 
-pub use attempt::{Attempt, left_on};
+pub use attempt::Attempt;
 
 use anyhow::Result;
 

@@ -38,8 +38,8 @@ fn check(sysmcp: &Sysmcp, code: i32, says: &[&str]) -> String {
 }
 
 fn assert_nothing_left(sshd: &Sshd) {
-    assert!(second_way::files(sshd).unwrap().is_empty());
-    assert!(second_way::session(sshd).unwrap().is_empty());
+    let left = second_way::left_on(sshd).unwrap();
+    assert!(left.is_empty(), "left on the target: {left:#?}");
 }
 
 #[test]

@@ -3,10 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use scenarios::{
     containers::{Container, Engine, Image},
-    second_way::Seen,
+    second_way::{Seen, signal},
     sysmcp::Sysmcp,
     without_settings::without_settings,
 };
@@ -72,10 +72,6 @@ fn connected(sysmcp: &Sysmcp) {
         assert!(started.elapsed() < PATIENCE, "it did not connect");
         sleep(Duration::from_millis(20));
     }
-}
-
-fn signal(pid: u32, what: Signal) {
-    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), what).unwrap();
 }
 
 fn wait(child: &mut Child) -> Option<i32> {
@@ -249,7 +245,7 @@ fn an_interrupt_ends_the_call_in_the_container_with_a_receipt() {
         let sysmcp = sysmcp(&docker, &container.target());
         let mut call = long_call(&sysmcp);
         connected(&sysmcp);
-        signal(call.id(), Signal::INT);
+        signal(call.id(), Signal::INT).unwrap();
         assert_eq!(wait(&mut call), Some(130));
         let audit = std::fs::read_to_string(sysmcp.audit_log()).unwrap();
         assert!(audit.contains("\"clean\":true"), "{image:?}: no receipt: {audit}");
@@ -267,14 +263,14 @@ fn a_killed_controller_leaves_nothing_in_the_container() {
         let sysmcp = sysmcp(&docker, &container.target());
         let mut call = long_call(&sysmcp);
         alive(&container);
-        signal(call.id(), Signal::KILL);
+        signal(call.id(), Signal::KILL).unwrap();
         assert_eq!(wait(&mut call), None);
         assert_clean(&container, "KILL during a call");
         // And at moments of the push, which takes some hundred milliseconds.
         for step in 0..10 {
             let mut call = long_call(&sysmcp);
             sleep(Duration::from_millis(step * 40));
-            signal(call.id(), Signal::KILL);
+            signal(call.id(), Signal::KILL).unwrap();
             assert_eq!(wait(&mut call), None);
             sleep(Duration::from_millis(600));
             assert_clean(&container, &format!("KILL after {} ms of the push", step * 40));
@@ -291,7 +287,7 @@ fn an_engines_client_that_is_killed_leaves_nothing_in_the_container() {
         let mut call = long_call(&sysmcp);
         alive(&container);
         for pid in clients(&container.name) {
-            signal(pid, Signal::KILL);
+            signal(pid, Signal::KILL).unwrap();
         }
         assert_ne!(wait(&mut call), Some(0));
         assert_clean(&container, "KILL of the client");
@@ -320,11 +316,10 @@ fn an_engines_client_that_is_killed_while_it_copies_leaves_nothing_in_the_contai
         sleep(Duration::from_millis(delay));
         for pid in pids {
             // It may be done.
-            let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-            let _ = kill_process(pid, Signal::KILL);
+            let _ = signal(pid, Signal::KILL);
         }
         sleep(SECOND);
-        let _ = kill_process(Pid::from_child(&call), Signal::INT);
+        let _ = signal(call.id(), Signal::INT);
         wait(&mut call);
         assert_clean(&container, &format!("KILL {delay} ms into the copy"));
     }
@@ -356,7 +351,7 @@ fn a_copy_that_takes_long_is_removed_when_sysmcp_is_ended_meanwhile() {
             assert!(started.elapsed() < PATIENCE, "nothing is copied");
             sleep(Duration::from_millis(10));
         }
-        signal(call.id(), what);
+        signal(call.id(), what).unwrap();
         wait(&mut call);
         // It comes, and it goes.
         sleep(4 * SECOND);

@@ -6,13 +6,13 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use scenarios::{
     behind::behind,
     client::Client,
     not_run::is_full,
     programs,
-    second_way::{self, Seen},
+    second_way::{self, Seen, signal},
     sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
 };
@@ -29,11 +29,6 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(12);
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
-}
 
 /// A session under test: a target, a way past sysmcp, and how to run sysmcp.
 struct Bench {
@@ -133,18 +128,6 @@ fn agent_pids(seen: &[Seen]) -> (u32, u32) {
     (worker.parent, worker.pid)
 }
 
-/// The sshd process that carries a session: an ancestor of the agent.
-fn session_process(sshd: &Sshd, supervisor: u32) -> u32 {
-    let all = second_way::processes(sshd).unwrap();
-    let parent_of = |pid| all.iter().find(|seen| seen.pid == pid).map(|seen| seen.parent).unwrap();
-    let mut pid = parent_of(supervisor);
-    let is_sshd = |pid| all.iter().any(|seen| seen.pid == pid && seen.command.starts_with("sshd"));
-    while !is_sshd(pid) {
-        pid = parent_of(pid);
-    }
-    pid
-}
-
 fn wait(child: &mut Child) -> i32 {
     use std::os::unix::process::ExitStatusExt as _;
     let started = Instant::now();
@@ -218,7 +201,7 @@ fn terminate_and_interrupt_during_a_call(way: &str) {
             let group = Pid::from_raw(i32::try_from(call.id()).unwrap()).unwrap();
             rustix::process::kill_process_group(group, what).unwrap();
         } else {
-            signal(call.id(), what);
+            signal(call.id(), what).unwrap();
         }
         assert_eq!(wait(&mut call), 130, "{name}");
         bench.assert_clean(&seen, name);
@@ -232,7 +215,7 @@ fn kill_of_the_controller(way: &str) {
     let bench = Bench::over(way);
     let mut call = bench.long_call();
     let seen = bench.planted();
-    signal(call.id(), Signal::KILL);
+    signal(call.id(), Signal::KILL).unwrap();
     assert_eq!(wait(&mut call), 137);
     bench.assert_clean(&seen, "KILL of the controller");
 }
@@ -245,7 +228,7 @@ fn interrupt_and_kill_during_the_push(way: &str) {
         let script = bench.receiving();
         let files = second_way::files(&bench.sshd).unwrap();
         assert!(files.is_empty(), "files have a name during the push: {files:?}");
-        signal(call.id(), what);
+        signal(call.id(), what).unwrap();
         assert_eq!(wait(&mut call), code, "{name} during the push");
         bench.assert_clean(&script, name);
     }
@@ -287,7 +270,7 @@ fn kill_of_the_servers_session(way: &str) {
     let bench = Bench::over(way);
     let (mut client, seen) = bench.client("plant_child");
     let (supervisor, _) = agent_pids(&seen);
-    signal(session_process(&bench.sshd, supervisor), Signal::KILL);
+    signal(second_way::carrier(&bench.sshd, supervisor).unwrap(), Signal::KILL).unwrap();
     bench.assert_clean(&seen, "KILL of the sshd session");
     // The next call connects anew.
     let answer = client.call("self_test", &json!({"count": 1}), 30 * SECOND).unwrap();
@@ -302,7 +285,7 @@ fn kill_of_the_worker_and_of_the_supervisor(way: &str) {
     let bench = Bench::over(way);
     let (client, seen) = bench.client("plant_grandchild");
     let (_, worker) = agent_pids(&seen);
-    signal(worker, Signal::KILL);
+    signal(worker, Signal::KILL).unwrap();
     bench.assert_clean(&seen, "KILL of the worker");
     drop(client);
 
@@ -312,7 +295,7 @@ fn kill_of_the_worker_and_of_the_supervisor(way: &str) {
     client.call("self_test", &json!({"count": 1}), 30 * SECOND).unwrap();
     let seen = bench.alive(2);
     let (supervisor, _) = agent_pids(&seen);
-    signal(supervisor, Signal::KILL);
+    signal(supervisor, Signal::KILL).unwrap();
     bench.assert_clean(&seen, "KILL of the supervisor");
 }
 
@@ -387,7 +370,7 @@ fn an_interrupt_at_any_moment_on_this_machine() {
             .unwrap();
         await_start(&mut call);
         sleep(Duration::from_micros(round * 40_000 / rounds));
-        signal(call.id(), Signal::INT);
+        signal(call.id(), Signal::INT).unwrap();
         let code = wait(&mut call);
         assert_eq!(code, 130, "round {round}");
         let files = second_way::files(&sshd).unwrap();
@@ -408,18 +391,10 @@ fn an_interrupt_at_any_moment(way: &str) {
             .unwrap();
         await_start(&mut call);
         sleep(Duration::from_micros(round * 400_000 / rounds));
-        signal(call.id(), Signal::INT);
+        signal(call.id(), Signal::INT).unwrap();
         assert_eq!(wait(&mut call), 130, "round {round}");
-        let started = Instant::now();
-        loop {
-            let seen = second_way::session(&bench.sshd).unwrap();
-            let files = second_way::files(&bench.sshd).unwrap();
-            if seen.is_empty() && files.is_empty() {
-                break;
-            }
-            assert!(started.elapsed() < PATIENCE, "round {round}: {seen:#?} {files:?}");
-            sleep(Duration::from_millis(50));
-        }
+        let left = second_way::still_left(PATIENCE, || second_way::left_on(&bench.sshd)).unwrap();
+        assert!(left.is_empty(), "round {round}: {left:#?}");
     }
 }
 

@@ -2,19 +2,14 @@
 //! what happened, and neither takes until the silence limit is over. Over both ways to a host, on a
 //! real sshd, and where the network has to fail, over a link of our own.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use scenarios::{
     client::{Client, Told},
     delayed_link::{DelayedLink, Lack, SERVER},
     not_run::{not_here, not_run},
-    second_way::{self, Seen},
+    second_way::{self, Seen, signal},
     sshd::{Network, Settings, Sshd, user_name},
     sysmcp::Sysmcp,
 };
@@ -56,11 +51,6 @@ over_both! {
     a_host_that_turns_a_login_away_is_asked_again
     a_host_that_turns_every_login_away_is_told_in_one_sentence
     many_targets_on_one_host_are_not_turned_away
-}
-
-fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
 }
 
 fn selftest(sysmcp: Sysmcp) -> Sysmcp {
@@ -159,7 +149,7 @@ fn a_machine_that_slept_answers_its_first_call_by_a_new_session(way: &str) {
     answered(&mut client);
     let before: Vec<Seen> = second_way::session(&sshd).unwrap();
     assert!(!before.is_empty());
-    signal(client.pid(), Signal::STOP);
+    signal(client.pid(), Signal::STOP).unwrap();
     // The agent has ended itself meanwhile.
     let left = second_way::left_after(&sshd, &before, 20 * SECOND).unwrap();
     assert!(left.is_empty(), "{way}: {left:?}");
@@ -167,7 +157,7 @@ fn a_machine_that_slept_answers_its_first_call_by_a_new_session(way: &str) {
     let arguments = json!({"name": "self_test", "arguments": {"count": 1}});
     let id = client.ask("tools/call", &arguments).unwrap();
     let woken = Instant::now();
-    signal(client.pid(), Signal::CONT);
+    signal(client.pid(), Signal::CONT).unwrap();
     let reply = client.reply(id, PATIENCE).unwrap().unwrap();
     let took = woken.elapsed();
     println!("{way}: the first call after a sleep took {:.1} s", took.as_secs_f64());
@@ -215,19 +205,11 @@ fn a_server_that_is_restarted_ends_no_session(way: &str) {
     answered(&mut Client::start(other.command()).unwrap());
 }
 
-/// The sshd that carries the one session there is, and no other.
+/// Ends the sshd that carries the one session there is, and no other.
 fn end_session(sshd: &Sshd) {
     let session = second_way::session(sshd).unwrap();
-    let all = second_way::processes(sshd).unwrap();
-    let is_sshd = |seen: &&Seen| seen.command.starts_with("sshd");
-    let mut pid = session.first().unwrap().pid;
-    while let Some(seen) = all.iter().find(|seen| seen.pid == pid) {
-        if is_sshd(&seen) {
-            return signal(pid, Signal::KILL);
-        }
-        pid = seen.parent;
-    }
-    panic!("no sshd carries {session:?}");
+    let carrier = second_way::carrier(sshd, session.first().unwrap().pid).unwrap();
+    signal(carrier, Signal::KILL).unwrap();
 }
 
 fn a_server_that_is_gone_for_good_is_told_in_one_sentence(way: &str) {

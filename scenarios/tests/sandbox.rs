@@ -13,12 +13,12 @@ mod record;
 #[path = "sandbox/sessions.rs"]
 mod sessions;
 
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Signal, geteuid};
 use scenarios::{
     client::Client,
     not_run::not_run,
     programs,
-    second_way::Server as _,
+    second_way::{Server as _, signal},
     servers::{
         self, Kind, Server,
         login::{Way, identity, write_config},
@@ -252,8 +252,7 @@ fn without_its_spawner_the_agent_still_measures() {
     client.call("process_list", &json!({}), PATIENCE).unwrap();
     let found = agents_below(client.pid());
     let (_, spawner) = found.iter().find(|(name, _)| name == "spawner").unwrap();
-    let pid = Pid::from_raw(i32::try_from(*spawner).unwrap()).unwrap();
-    kill_process(pid, Signal::KILL).unwrap();
+    signal(*spawner, Signal::KILL).unwrap();
     for tool in ["capabilities", "process_list"] {
         let answer = client.call(tool, &json!({}), PATIENCE).unwrap();
         assert_eq!(answer.get("isError"), Some(&json!(false)), "{tool}: {answer}");

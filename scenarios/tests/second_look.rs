@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::Signal;
 use scenarios::{
     alone::alone,
     client::Client,
@@ -173,9 +173,7 @@ fn where_the_connection_is_gone_that_is_said() {
         let sysmcp = Sysmcp::over(&sshd).unwrap().with_faulty_agents().at(&sshd.target_by(way));
         let mut client = session(&sysmcp);
         // Those that carry the session, and none that is to come.
-        for pid in second_way::serving(&sshd).unwrap() {
-            let _ = kill_process(pid, Signal::KILL);
-        }
+        second_way::signal_all(&second_way::serving(&sshd).unwrap(), Signal::KILL);
         let answer = client.call("self_test", &json!({"count": 1}), 30 * SECOND).unwrap();
         let is_known = |answer: &Value| answer.get("isError") == Some(&json!(false));
         let answer = if is_known(&answer) {

@@ -130,17 +130,8 @@ fn without_a_terminal(sysmcp: &Sysmcp) -> (Option<i32>, String) {
 
 /// Asserts that nothing is left of sessions, by another login than theirs.
 fn assert_nothing_left(server: &Server) {
-    let started = Instant::now();
-    loop {
-        let session = second_way::session(server).unwrap();
-        let files = second_way::files(server).unwrap();
-        if session.is_empty() && files.is_empty() {
-            return;
-        }
-        let kind = server.kind().name();
-        assert!(started.elapsed() < PATIENCE, "left on {kind}: {session:#?} {files:?}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let left = second_way::still_left(PATIENCE, || second_way::left_on(server)).unwrap();
+    assert!(left.is_empty(), "left on {}: {left:#?}", server.kind().name());
 }
 
 #[test]

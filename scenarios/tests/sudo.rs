@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use scenarios::{
     not_run::not_run,
     second_way::{self, Seen},
@@ -192,8 +192,7 @@ fn an_agent_of_roots_ends_with_its_controller() {
                 assert!(started.elapsed() < PATIENCE, "the second way sees only {seen:#?}");
                 sleep(Duration::from_millis(50));
             };
-            let pid = Pid::from_raw(i32::try_from(call.id()).unwrap()).unwrap();
-            kill_process(pid, Signal::KILL).unwrap();
+            second_way::signal(call.id(), Signal::KILL).unwrap();
             call.wait().unwrap();
             assert_nothing_left(&server, &seen, &format!("{rules} by {}", way.name()));
         }

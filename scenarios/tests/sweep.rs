@@ -11,13 +11,13 @@
     reason = "a test fails by panicking"
 )]
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use scenarios::{
     alone::alone,
     client::Client,
     containers::{Engine, Image},
     programs,
-    second_way::{self, Seen},
+    second_way::{self, Seen, signal},
     sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
 };
@@ -42,11 +42,6 @@ const NOT_CLEAN: i32 = 23;
 /// A token of no session of sysmcp's.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
-}
-
 fn sweep(sysmcp: &Sysmcp, arguments: &[&str]) -> Output {
     sysmcp.command().arg("sweep").args(arguments).output().unwrap()
 }
@@ -62,7 +57,7 @@ fn printed(output: &Output, code: i32) -> String {
 /// What the second way sees of processes with these words in their command line.
 fn with_words(sshd: &Sshd, words: &str) -> Vec<Seen> {
     let mut seen = second_way::processes(sshd).unwrap();
-    seen.retain(|seen| seen.command.contains(words) && !seen.command.contains("<defunct>"));
+    seen.retain(|seen| seen.command.contains(words) && !seen.has_ended());
     seen
 }
 
@@ -97,7 +92,7 @@ fn leave_a_descendant(sysmcp: &Sysmcp, sshd: &Sshd) -> (Client, Seen) {
     own.retain(|pid| !before.contains(pid));
     let [supervisor] = own[..] else { panic!("{own:?}") };
     assert_eq!(sleeping.parent, supervisor, "the supervisor owns every orphan");
-    signal(supervisor, Signal::KILL);
+    signal(supervisor, Signal::KILL).unwrap();
     let alone = seen_when(sshd, "sleep 3600", |seen| seen[0].parent != supervisor).remove(0);
     seen_when(sshd, "/proc/self/fd/4 serve ", |seen| seen.len() == 3 * before.len());
     (client, alone)
@@ -245,7 +240,7 @@ fn a_stopped_agent_is_ended_and_a_live_one_only_on_request() {
         let agents = seen_when(&sshd, "/proc/self/fd/4 serve ", |seen| seen.len() == 3);
         let [supervisor] = supervisors(&sshd)[..] else { panic!("{agents:?}") };
         for agent in agents.iter().filter(|agent| stops_all || agent.pid != supervisor) {
-            signal(agent.pid, Signal::STOP);
+            signal(agent.pid, Signal::STOP).unwrap();
         }
         let said = printed(&sweep(&sysmcp, &[]), 0);
         assert!(said.contains("(sysmcp-super): ended"), "{said}");

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::{
     process::{Output, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// After which a call that still runs hangs, in seconds: longer than any limit of sysmcp's own.
@@ -32,7 +32,8 @@ fn question() -> String {
 pub struct Attempt<'a> {
     /// The way to it.
     pub sysmcp: &'a Sysmcp,
-    /// Looks, past sysmcp, for what is left of sessions there; [`left_on`] does for an SSH server.
+    /// Looks, past sysmcp, for what is left of sessions there; [`second_way::left_on`] does for an SSH
+    /// server.
     pub left: &'a dyn Fn() -> Result<Vec<String>>,
     /// What is another each time, such as ports and folders, and what stands for it on the page. The
     /// longer of two that overlap comes first.
@@ -112,28 +113,11 @@ impl Attempt<'_> {
     }
 
     fn ensure_nothing_left(self) -> Result<()> {
-        let started = Instant::now();
-        loop {
-            let left = (self.left)().context("the second way in does not work")?;
-            if left.is_empty() {
-                return Ok(());
-            }
-            ensure!(started.elapsed() < PATIENCE, "left on the host: {left:#?}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let left = second_way::still_left(PATIENCE, self.left);
+        let left = left.context("the second way in does not work")?;
+        ensure!(left.is_empty(), "left on the host: {left:#?}");
+        Ok(())
     }
-}
-
-/// What is left of sessions on an SSH server, seen by its second way.
-///
-/// # Errors
-///
-/// When there is no second way.
-pub fn left_on(server: &impl second_way::Server) -> Result<Vec<String>> {
-    let mut left = second_way::files(server)?;
-    let processes = second_way::session(server)?;
-    left.extend(processes.into_iter().map(|seen| format!("process {} {}", seen.pid, seen.command)));
-    Ok(left)
 }
 
 fn ensure_whole(stdout: &[u8]) -> Result<()> {

@@ -1,9 +1,9 @@
 //! Networks: what is between here and a host. Each is made of namespaces and a link of our own.
 
-use super::{Attempt, Host, Outcome, left_on};
+use super::{Attempt, Host, Outcome};
 use crate::{
     delayed_link::{Chain, Conditions, DelayedLink, Lack, NOBODY, SERVER},
-    second_way::Server,
+    second_way::{Server, left_on},
     sshd::{self, Sshd, user_name},
     sysmcp::Sysmcp,
 };

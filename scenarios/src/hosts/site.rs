@@ -1,8 +1,8 @@
 //! An SSH server with an account of its own as a host: what differs from the usual, and asking it.
 
-use super::{Attempt, Outcome, left_on};
+use super::{Attempt, Outcome};
 use crate::{
-    second_way,
+    second_way::{self, Seen, Server as _, is_of_session},
     servers::{
         Beside, Draft, Kind, Server, Settings,
         login::{identity, write_config},
@@ -200,15 +200,18 @@ impl Guest<'_> {
 
     /// What is left there: of sessions, and whatever else still runs that is not the server's own.
     fn left(&self) -> Result<Vec<String>> {
-        let mut left = left_on(&self.beside)?;
+        let mut left = second_way::files(&self.beside)?;
         let all = second_way::processes(&self.beside)?;
         // Whoever came in beside has no parent that is seen here.
         let looks = |pid: u32| all.iter().any(|seen| seen.pid == pid && seen.parent == 0);
-        let strangers = all.iter().filter(|seen| {
+        let is_stranger = |seen: &Seen| {
             let is_servers = seen.command.starts_with("sshd") || seen.command.contains("dropbear");
             seen.pid != 1 && !is_servers && seen.parent != 0 && !looks(seen.parent)
-        });
-        left.extend(strangers.map(|seen| format!("process {} {}", seen.pid, seen.command)));
+        };
+        // What the first process has inherited from a session is known by its token alone.
+        let is_sessions = |seen: &Seen| is_of_session(&all, seen, self.beside.pid());
+        let found = all.iter().filter(|seen| is_sessions(seen) || is_stranger(seen));
+        left.extend(found.map(ToString::to_string));
         if all.is_empty() {
             bail!("the second way sees no process at all");
         }

@@ -5,10 +5,10 @@
 //! looked at gives to whatever it starts, and which goes down to every descendant: whatever its name
 //! and whoever its parent is by now. To read it takes root.
 
-use super::Seen;
+use super::{PS, Seen};
 use anyhow::{Context as _, Result, bail};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs,
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdin, Command, Stdio},
@@ -53,32 +53,6 @@ impl Look {
     pub fn session(&self) -> Vec<Seen> {
         let is_marked = |seen: &&Seen| self.marked.contains_key(&seen.pid) && !seen.has_ended();
         self.all.iter().filter(is_marked).cloned().collect()
-    }
-
-    /// Those of some processes that were seen before and have not ended since.
-    pub fn survivors<'a>(&self, before: &'a [Seen]) -> Vec<&'a Seen> {
-        let is_there = |seen: &&Seen| {
-            let is_it = |now: &Seen| now.pid == seen.pid && now.started == seen.started;
-            self.all.iter().any(|now| is_it(now) && !now.has_ended())
-        };
-        before.iter().filter(is_there).collect()
-    }
-
-    /// A process and all that it descends from, the youngest first.
-    pub fn ancestry(&self, pid: u32) -> BTreeSet<u32> {
-        let mut found = BTreeSet::new();
-        let mut at = Some(pid);
-        while let Some(pid) = at.filter(|pid| found.insert(*pid)) {
-            at = self.all.iter().find(|seen| seen.pid == pid).map(|seen| seen.parent);
-        }
-        found
-    }
-}
-
-impl Seen {
-    /// Whether it has ended, and only waits for its parent to look.
-    pub fn has_ended(&self) -> bool {
-        self.command.contains("<defunct>")
     }
 }
 
@@ -155,7 +129,7 @@ impl Standing {
         let script = format!(
             "for f in `grep -lzxF '{}' /proc/[0-9]*/environ 2>/dev/null`; do p=${{f%/environ}}; \
              {{ read -r c <$p/comm; }} 2>/dev/null && echo ${{p#/proc/}} $c; done; echo; \
-             ps -e -o pid=,ppid=,lstart=,args=; echo; for p in {}; do for f in \"$p\"/.sysmcp-*; do \
+             {PS}; echo; for p in {}; do for f in \"$p\"/.sysmcp-*; do \
              test -e \"$f\" && echo \"$f\"; done; done",
             self.mark, self.places
         );

@@ -5,12 +5,12 @@ use super::{
     draw::{Case, Sent, Usage, Victim},
     site::Site,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use scenarios::{
     behind::behind,
     client::Client,
     second_way::{
-        Seen,
+        self, Seen,
         standing::{Look, Mark, here},
     },
     sysmcp::Sysmcp,
@@ -107,8 +107,7 @@ impl Work {
     fn end(&mut self) {
         match self {
             Self::Call(child) => {
-                let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-                let _ = kill_process(pid, Signal::INT);
+                let _ = second_way::signal(child.id(), Signal::INT);
             }
             Self::Serve(client) => client.close(),
         }
@@ -268,7 +267,7 @@ fn of_session(look: &Look, sysmcp: u32) -> Vec<Seen> {
 pub fn left(site: &mut Site, before: &[Seen], sysmcp: u32) -> Vec<String> {
     let look = site.look();
     let now = of_session(&look, sysmcp);
-    let survivors = look.survivors(before);
+    let survivors = second_way::survivors(before, &look.all);
     let processes = survivors.into_iter().chain(&now);
     let mut left: Vec<String> =
         processes.map(|seen| format!("process {} {}", seen.pid, short(&seen.command))).collect();

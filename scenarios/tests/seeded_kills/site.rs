@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use scenarios::{
     containers::{Container, Engine, Image},
     second_way::{
-        PLACES, Seen, Server as _,
+        PLACES, Seen, Server as _, ancestry,
         standing::{Look, Mark, Standing, here},
     },
     servers::{
@@ -381,11 +381,12 @@ impl<'e> Site<'e> {
         let (Some(server), View::Ssh(standing)) = (server, &self.view) else {
             return Vec::new();
         };
-        let own = look.ancestry(standing.shell);
+        let descends =
+            |pid: u32, from: u32| ancestry(&look.all, pid).iter().any(|seen| seen.pid == from);
         let carries = |seen: &&Seen| {
             let is_server = seen.command.starts_with("sshd") && !seen.has_ended();
-            let is_of_this = seen.pid != server && look.ancestry(seen.pid).contains(&server);
-            is_server && is_of_this && !own.contains(&seen.pid)
+            let is_of_this = seen.pid != server && descends(seen.pid, server);
+            is_server && is_of_this && !descends(standing.shell, seen.pid)
         };
         look.all.iter().filter(carries).map(|seen| seen.pid).collect()
     }
