@@ -14,8 +14,12 @@ use std::{
 /// Runs the checks. With `full`, the slow matrices whole instead of sampled.
 pub fn run(full: bool) -> Result<()> {
     let started = Instant::now();
-    setup::ensure(&[&setup::FOR_A_TARGET, &setup::FOR_TESTS, &setup::FOR_FUZZING])?;
-    setup::ensure(&[&setup::FOR_ELSEWHERE])?;
+    setup::ensure(&[
+        &setup::FOR_A_TARGET,
+        &setup::FOR_TESTS,
+        &setup::FOR_FUZZING,
+        &setup::FOR_ELSEWHERE,
+    ])?;
     if full {
         setup::ensure(&[&setup::FOR_KERNELS])?;
     }

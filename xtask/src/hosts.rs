@@ -14,7 +14,6 @@ pub fn run(host: Option<&str>) -> Result<()> {
     }
     setup::ensure(&[&setup::FOR_A_TARGET, &setup::FOR_TESTS, &setup::FOR_SERVERS])?;
     agents::build()?;
-    agents::build_faulty()?;
     servers::prepare()?;
     processors::prepare()?;
     shell::run(cargo().args(["build", "--quiet", "--workspace"]))?;
