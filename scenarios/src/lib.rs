@@ -16,6 +16,7 @@ pub mod hosts;
 pub mod load;
 pub mod many_connections;
 pub mod many_targets;
+pub mod master;
 pub mod not_run;
 pub mod programs;
 pub mod relay;

@@ -7,7 +7,11 @@
 pub mod login;
 mod root;
 
-use crate::{not_run::not_run, second_way, sshd::make_key};
+use crate::{
+    not_run::not_run,
+    second_way,
+    sshd::{self, make_key},
+};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::{
     fs,
@@ -183,10 +187,7 @@ impl Draft {
     ///
     /// When it cannot be made.
     pub fn new(kind: Kind) -> Result<Self> {
-        // Not below a place that the server sees otherwise.
-        let base = crate::programs::sysmcp();
-        let base = base.parent().filter(|base| base.is_dir()).context("sysmcp is not built")?;
-        let draft = Self { kind, folder: tempfile::tempdir_in(base)? };
+        let draft = Self { kind, folder: sshd::folder()? };
         root::write_accounts(draft.folder.path())?;
         if kind.is_openssh() {
             make_key(&draft.file("host"), "")?;

@@ -65,6 +65,14 @@ impl Sysmcp {
         self
     }
 
+    /// With several variables.
+    #[must_use]
+    pub fn with_variables(mut self, variables: &[(&str, String)]) -> Self {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), value.into()));
+        self.environment.extend(variables);
+        self
+    }
+
     /// With another configuration for ssh.
     #[must_use]
     pub fn with_ssh_config(mut self, config: PathBuf) -> Self {
@@ -122,8 +130,8 @@ impl Sysmcp {
         command
     }
 
-    /// The same with no terminal anywhere, as `setsid` gives it: it starts a session of its own, in
-    /// which sysmcp is the first and has none.
+    /// The same with no terminal anywhere: in a session of its own, which has none. As it is started
+    /// in the group of whoever starts it, `setsid` becomes sysmcp, whose pid it is then.
     pub fn without_a_terminal(&self) -> Command {
         let mut command = behind(&["setsid", "--wait"], &self.command());
         command.stdin(Stdio::null());

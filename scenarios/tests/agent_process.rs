@@ -71,9 +71,7 @@ fn its_exit_code_says_that_it_could_not_end_all() {
     // one, which ends when the agent is there: so it becomes a descendant of the agent's. The file is
     // put where that user can read it.
     let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let agent = folder.path().join("agent");
-    std::fs::copy(programs::agent(), &agent).unwrap();
+    let agent = programs::agent_for_all(folder.path()).unwrap();
     let pid_file = folder.path().join("pid");
     let script = format!(
         "sh -c 'sleep 3600 & echo $! > {}; \

@@ -26,8 +26,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// sysmcp for a container of an engine of ours.
 fn sysmcp(engine: &Engine, target: &str) -> Sysmcp {
     let sysmcp = Sysmcp::local().unwrap().at(target).with_faulty_agents();
-    let variables = engine.variables().into_iter();
-    variables.fold(sysmcp, |sysmcp, (name, value)| sysmcp.with_variable(name, value))
+    sysmcp.with_variables(&engine.variables())
 }
 
 fn said(output: &Output) -> String {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::{
     ffi::OsStr,
     fs,
-    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _, process::CommandExt as _},
+    os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -197,21 +197,13 @@ fn threads_of_the_kernel_are_one_row_for_each_kind_where_names_are_added_up() {
     }
 }
 
-/// The agent, where a user who is not root can run it.
-fn agent_for_all(folder: &Path) -> std::path::PathBuf {
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
-    let agent = folder.join("agent");
-    fs::copy(programs::agent(), &agent).unwrap();
-    agent
-}
-
 #[test]
 fn what_hidepid_hides_is_told_and_sized() {
     if !geteuid().is_root() {
         return not_run("a /proc that hides processes", "root, to mount it");
     }
     let folder = tempfile::tempdir().unwrap();
-    let agent = agent_for_all(folder.path());
+    let agent = programs::agent_for_all(folder.path()).unwrap();
     let census = |script: &str| {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-ec", script]).env("agent", &agent).stdin(Stdio::null());

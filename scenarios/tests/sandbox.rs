@@ -160,10 +160,7 @@ fn it_works_everywhere_and_says_what_it_has() {
         return not_run("a login of another user", "root");
     }
     let folder = tempfile::tempdir().unwrap();
-    let agent = folder.path().join("agent");
-    std::fs::copy(programs::agent(), &agent).unwrap();
-    let mode = PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(folder.path(), mode).unwrap();
+    let agent = programs::agent_for_all(folder.path()).unwrap();
     let (refused, unknown) = (refusing(EPERM), refusing(ENOSYS));
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let cases: [(&[&str], &str); 3] = [

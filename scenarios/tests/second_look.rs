@@ -8,8 +8,9 @@ use scenarios::{
     alone::alone,
     client::Client,
     containers::{Engine, Image},
+    master::Master,
     second_way,
-    sshd::{Settings, Sshd, user_name},
+    sshd::{Settings, Sshd},
     sysmcp::Sysmcp,
 };
 use serde_json::{Value, json};
@@ -63,37 +64,13 @@ fn plant(token: &str) -> (Child, PathBuf) {
 }
 
 /// A connection that the user keeps open.
-struct Master<'s> {
-    sshd: &'s Sshd,
-    config: PathBuf,
-}
-
-impl<'s> Master<'s> {
-    fn start(sshd: &'s Sshd) -> Self {
-        let config = sshd.file("shared_config");
-        let plain = fs::read_to_string(sshd.client_config()).unwrap();
-        // The name of a socket must be short.
-        let socket = format!("/tmp/master-{}", sshd.port);
-        fs::write(&config, format!("{plain}  ControlPath {socket}\n  ControlMaster auto\n"))
-            .unwrap();
-        let master = Self { sshd, config };
-        assert!(master.ssh(&["-M", "-N", "-f"]), "{}", sshd.log());
-        master
-    }
-
-    fn ssh(&self, words: &[&str]) -> bool {
-        let mut ssh = Command::new("ssh");
-        ssh.arg("-F").arg(&self.config).args(words).args(["-p", &self.sshd.port.to_string()]);
-        ssh.arg(format!("{}@127.0.0.1", user_name()));
-        ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        ssh.status().unwrap().success()
-    }
-}
-
-impl Drop for Master<'_> {
-    fn drop(&mut self) {
-        self.ssh(&["-O", "exit"]);
-    }
+fn master(sshd: &Sshd) -> Master {
+    let config = sshd.file("shared_config");
+    let plain = fs::read_to_string(sshd.client_config()).unwrap();
+    // The name of a socket must be short.
+    let socket = format!("/tmp/master-{}", sshd.port);
+    fs::write(&config, format!("{plain}  ControlPath {socket}\n  ControlMaster auto\n")).unwrap();
+    Master::start(sshd, &config).unwrap()
 }
 
 #[test]
@@ -102,7 +79,7 @@ fn what_the_receipt_of_an_agent_misses_is_seen() {
         return;
     }
     let sshd = Sshd::start(&Settings::default()).unwrap();
-    let master = Master::start(&sshd);
+    let master = master(&sshd);
     for way in ["russh", "openssh", "local"] {
         let target = if way == "local" { way.to_owned() } else { sshd.target_by(way) };
         let sysmcp = Sysmcp::over(&sshd).unwrap().with_faulty_agents().at(&target);
@@ -154,7 +131,7 @@ fn one_channel_at_a_time_is_enough_and_no_login_is_made_for_it() {
         assert!(is_clean && said.contains(want), "{way}: {said}");
         assert_eq!(logins() - before, 1, "{way}: {}", sshd.log());
     }
-    let master = Master::start(&sshd);
+    let master = master(&sshd);
     let before = logins();
     for way in ["ssh", "openssh"] {
         let sysmcp = Sysmcp::over(&sshd).unwrap().with_ssh_config(master.config.clone());
@@ -196,9 +173,7 @@ fn a_container_is_looked_at_by_a_shell_of_its_own_or_by_its_engine() {
         for image in [Image::Shell, Image::Distroless] {
             let container = engine.run(image, &[]).unwrap();
             let sysmcp = Sysmcp::local().unwrap().at(&container.target()).with_faulty_agents();
-            let variables = engine.variables().into_iter();
-            let sysmcp =
-                variables.fold(sysmcp, |sysmcp, (name, value)| sysmcp.with_variable(name, value));
+            let sysmcp = sysmcp.with_variables(&engine.variables());
             called(&sysmcp);
             let (said, is_clean) = receipt(&sysmcp);
             let want = match image {

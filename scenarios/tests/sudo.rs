@@ -178,7 +178,6 @@ fn an_agent_of_roots_ends_with_its_controller() {
         for way in Way::ALL {
             let sysmcp = sysmcp(&server, way).with_faulty_agents();
             let parameters = json!({"count": 60, "interval_ms": 1000, "fault": "plant_child"});
-            // A process that leads no group becomes sysmcp itself, with the same pid.
             let mut command = sysmcp.without_a_terminal();
             command.args(["call", "self_test", "--params", &parameters.to_string()]);
             command.stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,6 +1,9 @@
 //! Accounts: what a user has, lacks and may do.
 
-use super::{Host, Outcome, site::Site};
+use super::{
+    Host, Outcome,
+    site::{NEEDS_SUDO, Site, rc},
+};
 use crate::servers::PASSWORD;
 use anyhow::Result;
 
@@ -98,16 +101,11 @@ pub const HOSTS: &[Host] = &[
 ];
 
 const SUDO: &[&str] = &["--sudo"];
-const NEEDS_SUDO: &[(&str, &str)] = &[("/usr/bin/sudo", "sudo")];
 const NO_PASSWORD: &str = "deploy ALL=(root) NOPASSWD: /bin/sh\n";
 
 /// PAM that looks at the account.
 const PAM: &str = "auth required pam_permit.so\naccount required pam_unix.so\n\
                    session required pam_permit.so\npassword required pam_unix.so\n";
-
-fn rc(text: &'static [u8]) -> Result<Outcome> {
-    Site { files: &[(".bashrc", text)], ..Site::USUAL }.ask()
-}
 
 fn without(programs: &[&'static str]) -> Result<Outcome> {
     Site { without: programs, ..Site::USUAL }.ask()

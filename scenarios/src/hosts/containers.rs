@@ -96,8 +96,7 @@ impl Case {
             container.make(self.then)?;
         }
         let sysmcp = Sysmcp::local()?.at(&container.target()).with(self.words);
-        let variables = engine.variables().into_iter();
-        let sysmcp = variables.fold(sysmcp, |all, (name, value)| all.with_variable(name, value));
+        let sysmcp = sysmcp.with_variables(&engine.variables());
         let placeholders = [(container.name.clone(), "NAME")];
         let left = || left(&container);
         let attempt = Attempt { sysmcp: &sysmcp, left: &left, placeholders: &placeholders };

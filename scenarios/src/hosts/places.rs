@@ -3,7 +3,10 @@
 //! The login is an ordinary user's. Where nothing else is said, each place is a file system of its own,
 //! and everybody may write there.
 
-use super::{Host, Outcome, site::Site};
+use super::{
+    Host, Outcome,
+    site::{NEEDS_SUDO, Site},
+};
 use anyhow::Result;
 use std::{fs, path::Path, process::Command};
 
@@ -189,7 +192,7 @@ fn as_root_first(
          --reuid=1000 --regid=1000 --clear-groups /bin/sh -c \"$0\"' \"$SSH_ORIGINAL_COMMAND\""
     );
     Site {
-        needs: &[("/usr/bin/sudo", "sudo")],
+        needs: NEEDS_SUDO,
         etc: &[("sudoers", "deploy ALL=(root) NOPASSWD: ALL\n")],
         lines: &[&line],
         first,

@@ -1,7 +1,10 @@
 //! Files that a login shell runs before anything else. For a command too, bash reads `.bashrc` where
 //! it was started by sshd.
 
-use super::{Host, Outcome, site::Site};
+use super::{
+    Host, Outcome,
+    site::{Site, rc},
+};
 use anyhow::Result;
 
 /// In the order of the page.
@@ -81,10 +84,6 @@ pub const HOSTS: &[Host] = &[
         .ask()
     }),
 ];
-
-fn rc(text: &'static [u8]) -> Result<Outcome> {
-    Site { files: &[(".bashrc", text)], ..Site::USUAL }.ask()
-}
 
 /// One behind which nothing is ever said: so the wait for it is a short one.
 fn silent(text: &'static [u8]) -> Result<Outcome> {

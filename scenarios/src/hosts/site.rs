@@ -13,6 +13,14 @@ use crate::{
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 
+/// What a host with sudo takes.
+pub(super) const NEEDS_SUDO: &[(&str, &str)] = &[("/usr/bin/sudo", "sudo")];
+
+/// A host where the user's `.bashrc` has this in it.
+pub(super) fn rc(text: &[u8]) -> Result<Outcome> {
+    Site { files: &[(".bashrc", text)], ..Site::USUAL }.ask()
+}
+
 /// How such a host differs from the usual one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Site<'a> {

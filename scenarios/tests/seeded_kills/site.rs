@@ -301,8 +301,7 @@ impl<'e> Site<'e> {
             sysmcp = sysmcp.with_ssh_config(config.clone());
         }
         sysmcp = sysmcp.with_variable(client.name, client.value.clone());
-        let variables = self.variables.clone().into_iter();
-        variables.fold(sysmcp, |sysmcp, (name, value)| sysmcp.with_variable(name, value))
+        sysmcp.with_variables(&self.variables)
     }
 
     /// A mark for what one sysmcp has beside it.

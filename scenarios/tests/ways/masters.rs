@@ -2,56 +2,21 @@
 
 use super::{OWN, WITH_OWN, call, clients, config, makes, server, sysmcp};
 use scenarios::{
+    master::Master,
     not_run::not_run,
     servers::{
         self, Draft, Kind, PASSWORD,
         login::{Way, write_config},
     },
-    sshd::Sshd,
     sysmcp::Sysmcp,
     terminal,
 };
 use std::{
     os::unix::net::UnixListener,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    path::PathBuf,
+    process::Command,
     time::{Duration, Instant},
 };
-
-/// A master that the user started, which ends when this is dropped.
-struct Master {
-    ssh: PathBuf,
-    destination: Vec<String>,
-}
-
-impl Master {
-    /// Logs in with a key and goes on in the background.
-    fn start(server: &Sshd, config: &Path) -> Self {
-        let user = scenarios::sshd::user_name();
-        let port = server.port.to_string();
-        let master = Self {
-            ssh: config.to_owned(),
-            destination: vec!["-p".to_owned(), port, format!("{user}@127.0.0.1")],
-        };
-        let status = master.command(&["-M", "-N", "-f"]).status().unwrap();
-        assert!(status.success(), "{status}: {}", server.log());
-        master
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new("ssh");
-        command.arg("-F").arg(&self.ssh).args(words).args(&self.destination);
-        // What goes on in the background must not hold anything of ours.
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command
-    }
-}
-
-impl Drop for Master {
-    fn drop(&mut self) {
-        let _ = self.command(&["-O", "exit"]).status();
-    }
-}
 
 /// A folder for a socket, whose name must be short, and the lines that say where it is.
 fn socket() -> (tempfile::TempDir, PathBuf, [String; 2]) {
@@ -70,7 +35,7 @@ fn a_connection_that_is_open_is_shared() {
     let server = server(&[]);
     let (_folder, path, lines) = socket();
     let config = config(&server, &as_words(&lines));
-    let master = Master::start(&server, &config);
+    let master = Master::start(&server, &config).unwrap();
     assert_eq!(makes(&clients(&server)), ["openssh"]);
     let over = format!(" with your ssh, over the connection at {}\n", path.display());
     call(&sysmcp(&server, "ssh", &config)).assert_answered().assert_said(&over);
@@ -157,14 +122,7 @@ fn who_has_logged_in_by_hand_is_not_asked_again() {
         // There is nobody to ask, and the remedy is to log in by hand.
         let refused = call(&sysmcp);
         refused.assert_failed(14).assert_said("log in by hand first: ssh -F ");
-        let master = Master {
-            ssh: config.clone(),
-            destination: vec![
-                "-p".to_owned(),
-                server.port.to_string(),
-                format!("{}@127.0.0.1", servers::USER),
-            ],
-        };
+        let master = Master::by_hand(&config, server.port, servers::USER);
         let by_hand = format!(
             "ssh -F {} -p {} {}@127.0.0.1 true",
             config.display(),
