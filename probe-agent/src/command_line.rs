@@ -78,7 +78,7 @@ Tools:
 Sweep:
   `sweep` finds what sessions of sysmcp left on this machine, and ends and removes it: processes that
   carry a session's mark and have outlived it, and folders named .sysmcp-TOKEN in which nothing else
-  is. Sessions that are alive are listed and left alone. As root, those of all users.
+  is. Sessions that are alive are listed and left alone. As root, processes of all users.
 
 Options:
   --local TOOL      answer one question on this machine

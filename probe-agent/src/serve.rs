@@ -18,6 +18,7 @@ use protocol::{
     handshake::{AgentMark, MarkScanner, Sha256, Token},
     host_text::HostText,
     message::{FromAgent, Hello, ToAgent},
+    sweep::{FILE, folder_of},
 };
 use sha2::Digest as _;
 use std::{
@@ -48,20 +49,19 @@ impl Start {
         self.folder.as_ref().is_none_or(|folder| !folder.exists())
     }
 
-    /// Removes the folder the agent was started from, where the shell could not do so before the
-    /// agent ran. Only a folder of this very session: the name carries the token.
+    /// Removes the folder the agent was started from, where a container's engine put it there. Only a folder of this very session: the name carries the token.
     pub fn remove_folder(&self) {
         let Some(folder) = &self.folder else { return };
-        let own_name = format!(".sysmcp-{}", self.token.as_str());
+        let own_name = folder_of(&self.token);
         if folder.file_name().is_some_and(|name| name == own_name.as_str()) {
-            let _ = std::fs::remove_file(folder.join("a"));
+            let _ = std::fs::remove_file(folder.join(FILE));
             let _ = std::fs::remove_dir(folder);
         }
     }
 }
 
 /// Silence after which the agent ends itself, until the controller sets its own limit.
-const SILENCE_LIMIT: Duration = Duration::from_secs(30);
+pub const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Serves one session. Returns the process's exit code.
 pub fn serve(start: &Start, worker: Worker) -> i32 {
@@ -69,17 +69,12 @@ pub fn serve(start: &Start, worker: Worker) -> i32 {
         Ok(root) => root,
         Err(error) => return crate::exit::complain(&error, exit::CANNOT_START),
     };
-    let sha256 = match own_sha256() {
-        Ok(sha256) => sha256,
-        Err(error) => {
-            let error = format!("cannot open its own file: {error}");
-            return crate::exit::complain(&error, exit::CANNOT_START);
-        }
+    let (mark, hello) = match greeting(&root, start, worker.supervisor_pid) {
+        Ok(greeting) => greeting,
+        Err(error) => return crate::exit::complain(&error, exit::CANNOT_START),
     };
-    let mark = AgentMark { token: start.token.clone(), wire_id: WIRE_ID.to_owned(), sha256 };
     let outbox = Arc::new(Outbox::default());
     let heard = Arc::new(Heard::new());
-    let hello = hello(Some(&root), start, worker.supervisor_pid);
     let calls = Calls::new(root, Arc::clone(&outbox));
     let (reader_heard, token) = (Arc::clone(&heard), start.token.clone());
     // Before it is said that the agent is there: where no thread can be started, it is not.
@@ -210,30 +205,32 @@ impl Outbox {
     }
 }
 
-/// The digest of the file that runs.
+/// What an agent says first: what it is, and who is there.
 ///
 /// # Errors
 ///
-/// When it cannot be read, as without `/proc`.
-pub fn own_sha256() -> std::io::Result<Sha256> {
-    Ok(digest(&std::fs::read(Path::new("/proc/self/exe"))?))
+/// When its own file cannot be read.
+pub fn greeting(
+    root: &Root,
+    start: &Start,
+    supervisor_pid: u32,
+) -> Result<(AgentMark, FromAgent), String> {
+    let sha256 = own_sha256().map_err(|error| format!("cannot open its own file: {error}"))?;
+    let mark = AgentMark { token: start.token.clone(), wire_id: WIRE_ID.to_owned(), sha256 };
+    Ok((mark, hello(root, start, supervisor_pid)))
 }
 
-/// The digest of a file.
-pub fn digest(file: &[u8]) -> Sha256 {
-    Sha256(sha2::Sha256::digest(file).into())
+/// The digest of the file that runs.
+fn own_sha256() -> std::io::Result<Sha256> {
+    Ok(Sha256(sha2::Sha256::digest(std::fs::read(Path::new("/proc/self/exe"))?).into()))
 }
 
-/// Who is there. Without a root nothing is known of the machine.
-pub fn hello(root: Option<&Root>, start: &Start, supervisor_pid: u32) -> FromAgent {
+fn hello(root: &Root, start: &Start, supervisor_pid: u32) -> FromAgent {
     // A snapshot is named as it was at its end.
-    let root = root.map(Root::for_call);
-    if let Some(root) = &root {
-        root.pass(true);
-    }
+    let root = root.for_call();
+    root.pass(true);
     let mut buffer = Vec::new();
     let mut line = |path| {
-        let Some(root) = &root else { return HostText::default() };
         let read = root.read_proc(path, &mut buffer);
         if read.is_ok() { crate::proc::host_text(&buffer) } else { HostText::default() }
     };

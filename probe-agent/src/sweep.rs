@@ -13,13 +13,12 @@ use crate::{
     exit,
     os::{harden, stdout::write_all},
     proc::Root,
-    serve::{self, Start},
+    serve::{self, Outbox, Start},
 };
-use folders::{Found, Life};
+use folders::{Candidate, Found, Life};
 use processes::{Scan, Scanner, Seen};
 use protocol::{
-    WIRE_ID, frame,
-    handshake::{AgentMark, MarkScanner, Sha256, Token},
+    handshake::{MarkScanner, Token},
     host_text::HostText,
     message::FromAgent,
     sweep::{Became, Left, Order, Process, Session, Spared, Swept},
@@ -79,19 +78,16 @@ const fn exit_code(swept: &Swept) -> i32 {
 
 fn over_the_wire(start: &SweepStart, token: &Token) -> i32 {
     let session = Start { token: token.clone(), folder: start.folder.clone(), snapshot: None };
-    // Without /proc the file is readable only for as long as it has its name.
-    let named = start.folder.as_ref().and_then(|folder| std::fs::read(folder.join("a")).ok());
     session.remove_folder();
     harden::harden();
-    let sha256 = match (serve::own_sha256(), named) {
-        (Ok(sha256), _) => sha256,
-        (Err(_), Some(file)) => serve::digest(&file),
-        (Err(error), None) => {
-            let error = format!("cannot open its own file: {error}");
-            return exit::complain(&error, exit::CANNOT_START);
-        }
+    let greeting = Root::live().map_err(|error| error.to_string());
+    let greeting = greeting.and_then(|root| serve::greeting(&root, &session, std::process::id()));
+    let (mark, hello) = match greeting {
+        Ok(greeting) => greeting,
+        Err(error) => return exit::complain(&error, exit::CANNOT_START),
     };
-    if !greet(&session, sha256) {
+    let outbox = Outbox::default();
+    if write_all(&mark.to_bytes()).is_err() || !outbox.send(&hello) {
         return exit::CHANNEL_CLOSED;
     }
     if let Err(code) = wait_for_controller(token) {
@@ -99,28 +95,17 @@ fn over_the_wire(start: &SweepStart, token: &Token) -> i32 {
     }
     let swept = sweep(start.order, Some(token));
     let code = exit_code(&swept);
-    match frame::encode(&FromAgent::Swept(swept)).map(|bytes| write_all(&bytes)) {
-        Ok(Ok(())) => code,
-        Ok(Err(_)) | Err(_) => exit::CHANNEL_CLOSED,
-    }
-}
-
-/// Says who is there. False when the channel is closed.
-fn greet(session: &Start, sha256: Sha256) -> bool {
-    let own = std::process::id();
-    let mark = AgentMark { token: session.token.clone(), wire_id: WIRE_ID.to_owned(), sha256 };
-    let hello = serve::hello(Root::live().ok().as_ref(), session, own);
-    frame::encode(&hello).is_ok_and(|hello| write_all(&[mark.to_bytes(), hello].concat()).is_ok())
+    if outbox.send(&FromAgent::Swept(swept)) { code } else { exit::CHANNEL_CLOSED }
 }
 
 /// Waits until the controller has spoken: nothing is done for one that is gone.
 fn wait_for_controller(token: &Token) -> Result<(), i32> {
-    const LIMIT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+    let limit = Timespec::try_from(serve::SILENCE_LIMIT).ok();
     let stdin = rustix::stdio::stdin();
     let mut scanner = MarkScanner::for_controller(token);
     let mut bytes = vec![0; 16 << 10];
     loop {
-        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LIMIT)) {
+        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], limit.as_ref()) {
             Ok(0) => return Err(exit::SILENCE),
             Ok(_) => {}
             Err(Errno::INTR) => continue,
@@ -180,17 +165,14 @@ fn sweep_folders(
     alive: Option<&BTreeSet<String>>,
     swept: &mut Swept,
 ) {
-    for candidate in found.candidates {
-        let token = candidate.token.as_str();
+    let is_own = |candidate: &Candidate| own == Some(candidate.token.as_str());
+    for candidate in found.candidates.into_iter().filter(|candidate| !is_own(candidate)) {
         let life = match alive {
-            _ if own == Some(token) => Life::Alive,
             None => Life::Unknown,
-            Some(alive) if alive.contains(token) => Life::Alive,
+            Some(alive) if alive.contains(candidate.token.as_str()) => Life::Alive,
             Some(_) => Life::Dead,
         };
-        if own != Some(token) {
-            swept.folders.extend(candidate.sweep(life, swept.is_dry_run));
-        }
+        swept.folders.extend(candidate.sweep(life, swept.is_dry_run));
     }
     swept.folders.extend(found.silent);
 }
@@ -218,14 +200,14 @@ impl Broom<'_> {
     /// Ends what is to be ended. Gives the sessions that were alive.
     fn run(&mut self, order: Order) -> BTreeSet<String> {
         let first = self.scan();
-        let mut dead = tokens(&first, self.own, false);
+        let mut dead = dead_in(&first, self.own);
         let scan = if dead.is_empty() {
             first
         } else {
             std::thread::sleep(MOMENT);
             let second = self.scan();
             // Dead both times: neither starting nor ending.
-            dead = &dead & &tokens(&second, self.own, false);
+            dead = &dead & &dead_in(&second, self.own);
             second
         };
         let mut alive = BTreeSet::new();
@@ -340,14 +322,14 @@ impl Broom<'_> {
 fn ends_others(seen: &Seen) -> bool {
     let role = seen.of.as_ref().map(|(belongs, _)| belongs.role);
     match role {
-        Some(belongs::Role::Agent) => seen.name == protocol::sweep::SUPERVISOR.as_bytes(),
+        Some(belongs::Role::Agent) => seen.name == protocol::sweep::SUPERVISOR.to_bytes(),
         Some(belongs::Role::Script { .. }) => true,
         Some(belongs::Role::Sweep | belongs::Role::Started) | None => false,
     }
 }
 
-/// The sessions that are alive, or those that are not.
-fn tokens(scan: &Scan, own: Option<&str>, is_alive: bool) -> BTreeSet<String> {
+/// The sessions that are not alive.
+fn dead_in(scan: &Scan, own: Option<&str>) -> BTreeSet<String> {
     let sessions = sessions::of(scan, own).into_iter();
-    sessions.filter(|(_, it)| it.is_alive == is_alive).map(|(token, _)| token).collect()
+    sessions.filter(|(_, it)| !it.is_alive).map(|(token, _)| token).collect()
 }

@@ -6,7 +6,7 @@
 
 use crate::{handshake::Token, host_text::HostText};
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{ffi::CStr, fmt};
 
 /// The variable with the session's token, in the environment of every process of a session. The
 /// kernel shows the environment that a program was started with, also of whoever was forked from it.
@@ -29,10 +29,10 @@ pub const SCRIPT: (&str, &str) = ("umask 077; set -f; token=", "; room=");
 pub const SCRIPT_PATIENCE: &str = "limit=\"timeout ";
 
 /// The name of the process that owns what a session started.
-pub const SUPERVISOR: &str = "sysmcp-super";
+pub const SUPERVISOR: &CStr = c"sysmcp-super";
 
 /// The name of the process that starts programs.
-pub const SPAWNER: &str = "sysmcp-spawn";
+pub const SPAWNER: &CStr = c"sysmcp-spawn";
 
 /// What a sweep may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +50,11 @@ impl Order {
         let live = if self.live { "--live" } else { "" };
         [dry_run, live].join(" ").trim().to_owned()
     }
+}
+
+/// The name of a session's folder.
+pub fn folder_of(token: &Token) -> String {
+    format!("{FOLDER}{}", token.as_str())
 }
 
 /// The token in the name of a session's folder, if that is what it is.
@@ -84,7 +89,7 @@ pub struct Swept {
 pub struct Session {
     /// Its token.
     pub token: HostText,
-    /// Whether it was alive: its supervisor ran, and so would end by itself all that it had started.
+    /// Whether it was alive: somebody was there who would end by itself all that it had started.
     pub is_alive: bool,
     /// Its processes.
     pub processes: Vec<Process>,
@@ -171,19 +176,11 @@ impl Became {
         }
     }
 
-    fn of_process(&self) -> String {
+    /// For a person, with the word for what is gone of its kind.
+    fn said(&self, gone: &str) -> String {
         match self {
-            Self::Removed => "ended".to_owned(),
-            Self::WouldRemove => "would be ended".to_owned(),
-            Self::Spared(why) => format!("left alone: {why}"),
-            Self::Left(why) => format!("left: {why}"),
-        }
-    }
-
-    fn of_folder(&self) -> String {
-        match self {
-            Self::Removed => "removed".to_owned(),
-            Self::WouldRemove => "would be removed".to_owned(),
+            Self::Removed => gone.to_owned(),
+            Self::WouldRemove => format!("would be {gone}"),
             Self::Spared(why) => format!("left alone: {why}"),
             Self::Left(why) => format!("left: {why}"),
         }
@@ -238,11 +235,11 @@ impl Swept {
             let state = if *is_alive { "alive" } else { "dead" };
             lines.push(format!("session {token}: {state}"));
             for Process { pid, name, became } in processes {
-                lines.push(format!("  process {pid} ({name}): {}", became.of_process()));
+                lines.push(format!("  process {pid} ({name}): {}", became.said("ended")));
             }
         }
         for Folder { path, became } in &self.folders {
-            lines.push(format!("folder {path}: {}", became.of_folder()));
+            lines.push(format!("folder {path}: {}", became.said("removed")));
         }
         if self.unlisted > 0 {
             lines.push(format!("{} more are not listed", self.unlisted));
@@ -274,9 +271,9 @@ impl Swept {
         let folders = self.folders.iter().filter(|folder| removed(&folder.became)).count();
         let done = format!("ended {processes} processes, removed {folders} folders");
         let alive = self.sessions.iter().filter(|session| session.is_alive).count();
-        let alive = match (alive, self.is_dry_run) {
-            (0, _) => String::new(),
-            (alive, _) => format!("; sessions that were alive: {alive}"),
+        let alive = match alive {
+            0 => String::new(),
+            alive => format!("; sessions that were alive: {alive}"),
         };
         match (self.is_dry_run, self.left) {
             (true, 0) => format!("nothing is left of dead sessions, as far as was seen{alive}"),
@@ -306,7 +303,7 @@ impl Swept {
                 Session {
                     token: text("fedcba9876543210fedcba9876543210"),
                     is_alive: true,
-                    processes: vec![process(815, SUPERVISOR, Became::Spared(Spared::Alive))],
+                    processes: vec![process(815, "sysmcp-super", Became::Spared(Spared::Alive))],
                 },
             ],
             folders: vec![

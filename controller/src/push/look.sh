@@ -24,7 +24,7 @@ if test -r /proc/self/cmdline && cd /proc; then
   # By a name that the number would hardly come back with; the worker has that of its file.
   for pid in SUPERVISOR WORKER; do
     name=; { read name <$pid/comm; } 2>/dev/null;
-    case $how$pid$name in pidsSUPERVISORsysmcp-super|pidsWORKER[4a]) say PROCESS $pid;; esac;
+    case $how$pid$name in pidsSUPERVISORsysmcp-super|pidsWORKER4) say PROCESS $pid;; esac;
   done;
 fi;
 say LOOKED $how;

@@ -11,6 +11,7 @@ use super::{
     observer::{End, Errand, MOST_OUTPUT, Observer, Ran},
     sandbox,
 };
+use protocol::sweep::SPAWNER;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fd::OwnedFd,
@@ -18,7 +19,6 @@ use rustix::{
     process::{Pid, Signal},
 };
 use std::{
-    ffi::CStr,
     io,
     os::{fd::AsFd as _, unix::net::UnixStream},
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -31,9 +31,6 @@ const ASKED_BYTES: usize = 4;
 /// What is answered before the output: how it ended, its exit code, the output's length, and the
 /// processor time of all programs so far in microseconds.
 const HEAD_BYTES: usize = 1 + 4 + 2 + 8;
-
-/// Its name among the processes.
-pub const NAME: &CStr = c"sysmcp-spawn";
 
 /// The worker's ends.
 static CHANNELS: OnceLock<Channels> = OnceLock::new();
@@ -86,7 +83,7 @@ impl Pairs {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-                let _ = rustix::thread::set_name(NAME);
+                let _ = rustix::thread::set_name(SPAWNER);
                 prepare();
                 if rustix::process::getppid() == Some(parent) {
                     drop(self.worker);

@@ -16,6 +16,7 @@ use super::spawner;
 use protocol::{
     frame,
     message::{DESCENDANTS_LEFT, FromAgent, Receipt},
+    sweep::SUPERVISOR,
 };
 use rustix::{
     io::Errno,
@@ -52,7 +53,6 @@ static LOOK_EVERY: libc::timespec = libc::timespec { tv_sec: 1, tv_nsec: 0 };
 /// When the process cannot be forked; nothing was started then.
 pub fn supervise(is_folder_gone: impl FnOnce() -> bool) -> io::Result<Worker> {
     let parent = rustix::process::getppid();
-    let mut strangers = Strangers(children());
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let signals = Signals::block();
     // A parent in another process namespace is a container's runtime, which ends as soon as it has
@@ -82,9 +82,11 @@ pub fn supervise(is_folder_gone: impl FnOnce() -> bool) -> io::Result<Worker> {
             Ok(Worker { supervisor_pid: supervisor.as_raw_nonzero().get().unsigned_abs() })
         }
         worker => {
-            let _ = rustix::thread::set_name(c"sysmcp-super");
+            let _ = rustix::thread::set_name(SUPERVISOR);
             let worker = Pid::from_raw(worker).unwrap_or(supervisor);
-            // After the worker, which has more to do before its first word.
+            // These two after the worker, which has more to do before its first word.
+            let mut strangers = Strangers(children());
+            strangers.forget(worker);
             let spawner = pairs.and_then(|pairs| pairs.fork(|| signals.restore()).ok());
             let end = signals.wait_for_end_of(worker, &mut strangers);
             let reaped = end_descendants(spawner, &mut strangers);

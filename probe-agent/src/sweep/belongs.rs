@@ -7,7 +7,7 @@
 
 use protocol::{
     handshake::Token,
-    sweep::{MARK, SCRIPT, SCRIPT_PATIENCE},
+    sweep::{FILE, MARK, SCRIPT, SCRIPT_PATIENCE, folder_of},
 };
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ fn is_its_file(words: &[&[u8]], token: &Token) -> bool {
     };
     let descriptor = path.strip_prefix("/proc/self/fd/");
     let is_open_file = descriptor.is_some_and(|number| number.parse::<u32>().is_ok());
-    is_open_file || path.ends_with(&format!("/.sysmcp-{}/a", token.as_str()))
+    is_open_file || path.ends_with(&format!("/{}/{FILE}", folder_of(token)))
 }
 
 /// The start-up script, as `sh -c` has it.

@@ -153,7 +153,7 @@ fn look_through(folder: &Arc<OwnedFd>, pid: u32) -> Looked {
     if belongs.is_none() && environment.is_none() {
         return Looked::Unread;
     }
-    let is_frozen = belongs.is_some() && stat.name == SUPERVISOR.as_bytes() && is_frozen(folder);
+    let is_frozen = belongs.is_some() && stat.name == SUPERVISOR.to_bytes() && is_frozen(folder);
     Looked::Seen(Box::new(Seen {
         pid,
         parent: stat.parent_pid,

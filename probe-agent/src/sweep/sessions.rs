@@ -42,7 +42,7 @@ pub fn of<'s>(scan: &'s Scan, own: Option<&str>) -> BTreeMap<String, Session<'s>
 fn is_alive(members: &[&Seen], scan: &Scan) -> bool {
     let role = |seen: &Seen| seen.of.as_ref().map(|(belongs, _)| belongs.role);
     members.iter().filter(|seen| !seen.is_halted()).any(|seen| match role(seen) {
-        Some(Role::Agent) if seen.name == SUPERVISOR.as_bytes() => has_worker(seen, members),
+        Some(Role::Agent) if seen.name == SUPERVISOR.to_bytes() => has_worker(seen, members),
         Some(Role::Sweep) => true,
         Some(Role::Script { patience }) => seen.age() <= patience * 2 + GRACE,
         Some(Role::Started) => is_by_hand(seen, scan),
@@ -55,7 +55,7 @@ fn is_alive(members: &[&Seen], scan: &Scan) -> bool {
 fn has_worker(supervisor: &Seen, members: &[&Seen]) -> bool {
     let is_its_own = |seen: &&&Seen| {
         let is_agent = seen.of.as_ref().is_some_and(|(of, _)| of.role == Role::Agent);
-        seen.parent == supervisor.pid && is_agent && seen.name != SPAWNER.as_bytes()
+        seen.parent == supervisor.pid && is_agent && seen.name != SPAWNER.to_bytes()
     };
     let mut workers = members.iter().filter(is_its_own).peekable();
     workers.peek().is_none() || workers.any(|worker| !worker.is_halted())
@@ -68,7 +68,7 @@ fn is_by_hand(seen: &Seen, scan: &Scan) -> bool {
     let mut at = find(seen.parent);
     for _ in 0..scan.seen.len() {
         match at {
-            Some(above) if above.name == SPAWNER.as_bytes() && above.of.is_none() => {
+            Some(above) if above.name == SPAWNER.to_bytes() && above.of.is_none() => {
                 return !above.is_halted();
             }
             Some(above) => at = find(above.parent),

@@ -3,6 +3,8 @@
 //! The format is POSIX ustar (IEEE Std 1003.1, pax, "ustar Interchange Format"): a header of 512
 //! bytes before each member, data filled up to a multiple of that, and two empty blocks at the end.
 
+use protocol::sweep::FILE;
+
 /// Bytes of a block.
 const BLOCK: usize = 512;
 
@@ -12,7 +14,7 @@ const BLOCK: usize = 512;
 /// `folder` is a relative path of at most 90 bytes.
 pub fn archive(folder: &str, file: &[u8]) -> Vec<u8> {
     let mut archive = header(&format!("{folder}/"), b'5', 0).to_vec();
-    archive.extend(header(&format!("{folder}/a"), b'0', file.len()));
+    archive.extend(header(&format!("{folder}/{FILE}"), b'0', file.len()));
     archive.extend_from_slice(file);
     archive.resize(archive.len().next_multiple_of(BLOCK) + 2 * BLOCK, 0);
     archive

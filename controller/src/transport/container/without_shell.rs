@@ -16,7 +16,11 @@ use crate::{
     target::{Container, Engine},
     transport::{Channel, NotOpened, process},
 };
-use protocol::{handshake::Token, host_text::HostText, sweep::MARK};
+use protocol::{
+    handshake::Token,
+    host_text::HostText,
+    sweep::{MARK, folder_of},
+};
 use std::{fs::File, io::Write as _, process::Stdio, time::Duration};
 use tokio::process::Command;
 
@@ -62,7 +66,7 @@ pub struct Start<'a> {
 impl Start<'_> {
     /// The name of the agent's folder, in the root.
     pub fn folder(&self) -> String {
-        format!(".sysmcp-{}", self.token.as_str())
+        folder_of(self.token)
     }
 
     fn path(&self) -> String {

@@ -3,11 +3,14 @@
 use super::refused;
 use crate::{
     instruments::capabilities::{decide, situation::Situation},
-    os::{ptrace, spawner::NAME as SPAWNER_NAME},
+    os::ptrace,
     proc::{ReadError, Root, pid_credentials, pid_stat},
 };
-use protocol::instruments::capabilities::{
-    Barrier, Capability, Check, CheckId, Measure, ReadableFiles, State,
+use protocol::{
+    instruments::capabilities::{
+        Barrier, Capability, Check, CheckId, Measure, ReadableFiles, State,
+    },
+    sweep::SPAWNER,
 };
 use rustix::io::Errno;
 
@@ -88,7 +91,7 @@ fn is_no_other(root: &Root, pid: u32, own: [u32; 2]) -> bool {
     let text = root.read_proc_once(&format!("{pid}/stat"), &mut buffer);
     text.is_ok_and(|text| {
         pid_stat::parse(text).is_ok_and(|stat| {
-            let is_spawner = stat.name == SPAWNER_NAME.to_bytes() && own.contains(&stat.parent_pid);
+            let is_spawner = stat.name == SPAWNER.to_bytes() && own.contains(&stat.parent_pid);
             stat.is_kernel_thread() || is_spawner
         })
     })
