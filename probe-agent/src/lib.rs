@@ -9,6 +9,7 @@ pub mod instruments;
 pub mod local;
 pub mod order;
 pub mod os;
+pub mod perf;
 pub mod proc;
 pub mod rank;
 pub mod serve;
