@@ -1,7 +1,7 @@
 //! What the kernel writes of events, out of bytes.
 //!
 //! Kernel reference: `enum perf_event_type` in `include/uapi/linux/perf_event.h`. Bodies are read as
-//! the events of the sampler ask for them: samples with address, thread, time, processor, period and
+//! the events of the sampler ask for them: samples with address, thread, time, processor, mostly period, and
 //! stack; every other record with thread, time and processor at its end.
 
 use super::attr::USER_REGISTERS;
@@ -11,6 +11,8 @@ use super::attr::USER_REGISTERS;
 pub struct Layout {
     /// Registers and stack of user space.
     pub with_user_stack: bool,
+    /// How many events a sample stands for, where that is always the same and not in it.
+    pub fixed_period: Option<u64>,
 }
 
 /// A record.
@@ -210,7 +212,7 @@ fn sample(misc: u16, body: &[u8], layout: Layout) -> Option<Sample<'_>> {
     let (pid, tid) = rest.pair()?;
     let time_ns = rest.number()?;
     let (cpu, _) = rest.pair()?;
-    let period = rest.number()?;
+    let period = layout.fixed_period.map_or_else(|| rest.number(), Some)?;
     let length = rest.number()?;
     let mode = match misc & MODE_MASK {
         1 => Mode::Kernel,

@@ -169,7 +169,10 @@ impl Sampler {
         }
         let mut reach = targets.reach(processors.len());
         (reach.ring_kib, reach.wanted_ring_kib) = (kib, wanted_kib);
-        let layout = Layout { with_user_stack: settings.stack.dump_bytes() > 0 };
+        let layout = Layout {
+            with_user_stack: settings.stack.dump_bytes() > 0,
+            fixed_period: (!basis.has_rate()).then_some(basis.hertz),
+        };
         let followed = targets.followed();
         Ok(Self { processors, basis, reach, followed, layout, malformed: 0, throttled: 0 })
     }

@@ -12,9 +12,9 @@ use probe_agent::{
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::OnceLock,
     time::{Duration, Instant},
 };
@@ -22,12 +22,21 @@ use std::{
 /// A program that runs, and is ended with this.
 pub struct Busy {
     child: Child,
+    /// What it says of a second start would end it otherwise.
+    _words: BufReader<ChildStdout>,
 }
+
+/// Names the program where it is compiled already.
+pub const PROGRAM_OF_PARENT: &str = "SAMPLING_PROGRAM";
 
 /// The program, compiled once for all tests of a run.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
+        // A test that starts itself again gives it on.
+        if let Some(program) = std::env::var_os(PROGRAM_OF_PARENT) {
+            return program.into();
+        }
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/binaries/busy.c");
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("busy");
         let status = Command::new("cc")
@@ -47,11 +56,23 @@ impl Busy {
     }
 
     pub fn start_as(program: &Path, words: &[&str]) -> Self {
-        let mut child = Command::new(program).args(words).stdout(Stdio::piped()).spawn().unwrap();
+        Self::start_by(Command::new(program).args(words))
+    }
+
+    /// By a command that becomes the program, or starts it and waits for it.
+    pub fn start_by(command: &mut Command) -> Self {
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.unwrap();
+        let mut words = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        words.read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
-        Self { child }
+        Self { child, _words: words }
+    }
+
+    /// What the program waits for a byte from.
+    pub fn word(&mut self) -> ChildStdin {
+        self.child.stdin.take().unwrap()
     }
 
     pub fn pid(&self) -> u32 {
@@ -73,11 +94,25 @@ impl Drop for Busy {
 /// A window of some seconds.
 pub struct Seconds {
     end: Instant,
+    is_at_once: bool,
+    /// Gets a byte when samples are taken.
+    word: Option<ChildStdin>,
 }
 
 impl Seconds {
     pub fn from_now(seconds: f64) -> Self {
-        Self { end: Instant::now() + Duration::from_secs_f64(seconds) }
+        let end = Instant::now() + Duration::from_secs_f64(seconds);
+        Self { end, is_at_once: false, word: None }
+    }
+
+    /// Lets a program go on as soon as samples are taken.
+    pub fn with_word(seconds: f64, word: ChildStdin) -> Self {
+        Self { word: Some(word), ..Self::from_now(seconds) }
+    }
+
+    /// Passes without a look at what was sampled meanwhile.
+    pub fn all_at_once(seconds: f64) -> Self {
+        Self { is_at_once: true, ..Self::from_now(seconds) }
     }
 }
 
@@ -85,8 +120,11 @@ impl Window for Seconds {
     type End = Infallible;
 
     fn pass(&mut self, time: Duration) -> Result<bool, Infallible> {
+        if let Some(mut word) = self.word.take() {
+            word.write_all(b"\n").unwrap();
+        }
         let left = self.end.saturating_duration_since(Instant::now());
-        std::thread::sleep(time.min(left));
+        std::thread::sleep(if self.is_at_once { left } else { time.min(left) });
         Ok(Instant::now() < self.end)
     }
 }
@@ -150,4 +188,10 @@ pub fn shares(recording: &Recording) -> BTreeMap<String, f64> {
         *shares.entry(name).or_default() += weight.samples as f64 / all;
     }
     shares
+}
+
+/// All stacks, as names with `;` between them, with their thread.
+pub fn stacks(recording: &Recording) -> Vec<(String, u32)> {
+    let weights = recording.weights.iter();
+    weights.map(|(thread, node, _)| (stack(recording, *node).join(";"), *thread)).collect()
 }

@@ -3,8 +3,8 @@
 use super::*;
 use proptest::prelude::*;
 
-const PLAIN: Layout = Layout { with_user_stack: false };
-const DEEP: Layout = Layout { with_user_stack: true };
+const PLAIN: Layout = Layout { with_user_stack: false, fixed_period: None };
+const DEEP: Layout = Layout { with_user_stack: true, fixed_period: None };
 
 fn bytes(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
@@ -60,6 +60,14 @@ fn registers_and_stack_are_as_much_as_could_be_read() {
         let Ok(Record::Sample(sample)) = parse(SAMPLE, 2, &body, DEEP) else { panic!("{tail:?}") };
         assert_eq!(sample.user, wanted, "{tail:?}");
     }
+}
+
+#[test]
+fn a_period_that_is_always_the_same_is_not_in_the_sample() {
+    let body = bytes(&[0x10, pair(5, 7), 9, 3, 1, 0xffff_8000]);
+    let layout = Layout { fixed_period: Some(100), ..PLAIN };
+    let Record::Sample(sample) = parse(SAMPLE, 1, &body, layout).unwrap() else { panic!() };
+    assert_eq!((sample.period, sample.chain.len()), (100, 1));
 }
 
 #[test]
@@ -126,7 +134,8 @@ proptest! {
         with_user_stack in any::<bool>(),
     ) {
         let _ = time_of(kind, &body);
-        if let Ok(Record::Sample(sample)) = parse(kind, misc, &body, Layout { with_user_stack }) {
+        let layout = Layout { with_user_stack, fixed_period: None };
+        if let Ok(Record::Sample(sample)) = parse(kind, misc, &body, layout) {
             prop_assert!(sample.chain.frames().count() <= sample.chain.len());
         }
     }

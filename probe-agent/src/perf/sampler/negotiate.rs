@@ -147,6 +147,10 @@ fn describe(attributes: &mut Attributes, settings: &Settings, hertz: u64) {
         .any(|event| matches!(event, Event::Cycles | Event::CpuClock | Event::CacheMisses))
     {
         attributes.flags |= flag::FREQUENCY;
+    } else {
+        // With it in the sample, a software event is sampled each time whatever the period
+        // (`perf_swevent_event` in `kernel/events/core.c`).
+        attributes.sample_type &= !sample::PERIOD;
     }
     if !settings.with_kernel && !settings.measure.is_of_the_kernel() {
         without_kernel(attributes);
