@@ -57,7 +57,10 @@ const READERS: &[Check] = &[
     }),
     ("pid_credentials", |bytes| drop(pid_credentials::parse(bytes))),
     ("pid_io", |bytes| drop(pid_io::parse(bytes))),
-    ("pid_maps", |bytes| drop(pid_maps::parse(bytes))),
+    ("pid_maps", |bytes| {
+        let _ = pid_maps::parse(bytes);
+        let _ = pid_maps::parse_line(bytes, 1);
+    }),
     ("pid_stat", |bytes| {
         if let Ok(stat) = pid_stat::parse(bytes) {
             // The name is between the first opening and the last closing parenthesis.

@@ -100,7 +100,7 @@ impl Ring {
     }
 
     /// The next record that has been looked for.
-    pub fn next(&mut self) -> Option<RawRecord<'_>> {
+    pub fn peek(&mut self) -> Option<RawRecord<'_>> {
         let left = usize::try_from(self.head.wrapping_sub(self.tail)).ok()?;
         if left == 0 {
             return None;
@@ -231,10 +231,10 @@ mod tests {
             write(&ring, &record(round + 1000, &body));
             ring.look();
             for kind in [round, round + 1000] {
-                assert_eq!(ring.next(), Some(RawRecord { kind, misc: 7, body: &body }));
+                assert_eq!(ring.peek(), Some(RawRecord { kind, misc: 7, body: &body }));
                 ring.advance();
             }
-            assert_eq!(ring.next(), None);
+            assert_eq!(ring.peek(), None);
             ring.release();
             assert_eq!(ring.position(TAIL).load(Ordering::Relaxed), ring.head);
         }
@@ -249,11 +249,11 @@ mod tests {
             bytes[6..8].copy_from_slice(&size.to_ne_bytes());
             write(&ring, &bytes);
             ring.look();
-            assert_eq!(ring.next(), None, "{size}");
+            assert_eq!(ring.peek(), None, "{size}");
             assert_eq!((ring.broken(), ring.tail), (1, ring.head), "{size}");
             write(&ring, &record(9, &[1; 8]));
             ring.look();
-            assert!(ring.next().is_some(), "{size}");
+            assert!(ring.peek().is_some(), "{size}");
         }
     }
 
@@ -262,7 +262,7 @@ mod tests {
         let mut ring = ring(4096);
         ring.position(HEAD).store(1 << 40, Ordering::Release);
         ring.look();
-        assert_eq!(ring.next(), None);
+        assert_eq!(ring.peek(), None);
         assert_eq!(ring.broken(), 1);
     }
 }

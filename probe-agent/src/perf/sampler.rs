@@ -127,6 +127,51 @@ struct Processor {
     lost: u64,
 }
 
+/// How much room each processor gets.
+struct Rings {
+    kib: u32,
+    wanted_kib: u32,
+    least_kib: u32,
+}
+
+impl Rings {
+    fn of(settings: &Settings, basis: &Basis, processors: usize) -> Self {
+        let kib = settings.ring_kib(basis, processors);
+        Self { kib, wanted_kib: kib, least_kib: settings.least_ring_kib() }
+    }
+
+    /// Opens all events, with half the room for each where there is not so much.
+    fn open_all(
+        &mut self,
+        cpus: &[u32],
+        targets: &Targets<'_>,
+        basis: &Basis,
+    ) -> Result<Vec<Processor>, SamplerError> {
+        let mut processors = Vec::with_capacity(cpus.len());
+        for cpu in cpus {
+            let events = targets.open(*cpu, basis)?;
+            let Some((first, others)) = events.split_first() else { continue };
+            let ring = loop {
+                match Ring::map(first, self.kib) {
+                    Ok(ring) => break ring,
+                    Err(Errno::PERM | Errno::NOMEM) if self.kib > self.least_kib => self.kib /= 2,
+                    Err(errno) => {
+                        return Err(SamplerError::LockedMemory { errno, kib: self.kib });
+                    }
+                }
+            };
+            for event in others {
+                event.write_with(first).map_err(|errno| SamplerError::Failed { errno })?;
+            }
+            processors.push(Processor { ring, events, lost: 0 });
+        }
+        Ok(processors)
+    }
+}
+
+/// A process whose threads come and go is opened anew so often at most.
+const MOST_TRIES: usize = 3;
+
 /// The least room for samples, in KiB.
 const LEAST_RING_KIB: u32 = 32;
 
@@ -145,30 +190,27 @@ impl Sampler {
     pub fn open(root: &Root, settings: &Settings) -> Result<Self, SamplerError> {
         let cpus = targets::processors(root)?;
         let basis = negotiate::negotiate(root, settings)?;
-        let targets = Targets::of(root, &settings.scope, cpus.len(), &basis)?;
-        let mut kib = settings.ring_kib(&basis, cpus.len());
-        let wanted_kib = kib;
-        let mut processors = Vec::with_capacity(cpus.len());
-        for cpu in cpus {
-            let events = targets.open(cpu, &basis)?;
-            let Some((first, others)) = events.split_first() else { continue };
-            let ring = loop {
-                match Ring::map(first, kib) {
-                    Ok(ring) => break ring,
-                    Err(Errno::PERM | Errno::NOMEM) if kib > settings.least_ring_kib() => kib /= 2,
-                    Err(errno) => return Err(SamplerError::LockedMemory { errno, kib }),
-                }
-            };
-            for event in others {
-                event.write_with(first).map_err(|errno| SamplerError::Failed { errno })?;
+        let mut targets = Targets::of(root, &settings.scope, cpus.len(), &basis)?;
+        let (mut tries, mut rings) = (1, Rings::of(settings, &basis, cpus.len()));
+        let processors = loop {
+            let processors = rings.open_all(&cpus, &targets, &basis)?;
+            // A thread born before its parent's event was there is not followed; one born after is.
+            // Nobody tells which, so all is opened anew.
+            let again = Targets::of(root, &settings.scope, cpus.len(), &basis)?;
+            if tries >= MOST_TRIES || again.are_all_in(&targets) {
+                break processors;
             }
-            processors.push(Processor { ring, events, lost: 0 });
-        }
+            drop(processors);
+            (targets, tries) = (again, tries + 1);
+        };
         if processors.is_empty() {
             return Err(SamplerError::NoSuchProcess { pid: settings.scope.first_pid() });
         }
-        let mut reach = targets.reach(processors.len());
-        (reach.ring_kib, reach.wanted_ring_kib) = (kib, wanted_kib);
+        let reach = Reach {
+            ring_kib: rings.kib,
+            wanted_ring_kib: rings.wanted_kib,
+            ..targets.reach(processors.len())
+        };
         let layout = Layout {
             with_user_stack: settings.stack.dump_bytes() > 0,
             fixed_period: (!basis.has_rate()).then_some(basis.hertz),
@@ -254,7 +296,7 @@ impl Sampler {
                 break;
             }
             let Some(processor) = self.processors.get_mut(index) else { break };
-            if let Some(raw) = processor.ring.next() {
+            if let Some(raw) = processor.ring.peek() {
                 match records::parse(raw.kind, raw.misc, raw.body, self.layout) {
                     Ok(Record::Lost(count) | Record::LostSamples(count)) => {
                         processor.lost = processor.lost.saturating_add(count);
@@ -276,7 +318,7 @@ impl Sampler {
 
 impl Processor {
     fn time_of_next(&mut self) -> Option<u64> {
-        self.ring.next().map(|raw| records::time_of(raw.kind, raw.body))
+        self.ring.peek().map(|raw| records::time_of(raw.kind, raw.body))
     }
 }
 

@@ -132,7 +132,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
             (0xffff_ffff_ff60_0000, 0, 0, b"[vsyscall]"),
         ];
         assert_eq!(told, wanted);
-        assert_eq!((lines[0].file.major, lines[3].file.minor), (8, 0x1f));
+        assert_eq!((lines[0].file.major, lines[2].file.minor), (8, 0x1f));
     }
 
     #[test]

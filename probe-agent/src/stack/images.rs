@@ -87,6 +87,8 @@ pub struct Code {
 enum Bytes {
     Mapped(MappedFile),
     Static(&'static [u8]),
+    #[cfg(test)]
+    Owned(Vec<u8>),
 }
 
 /// Where unwind tables are in the bytes, and where in memory they are meant to be.
@@ -116,6 +118,12 @@ impl Code {
         Self { bytes, unwind }
     }
 
+    /// Bytes of a test.
+    #[cfg(test)]
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        Self::new(Bytes::Owned(bytes))
+    }
+
     /// All bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -134,6 +142,8 @@ impl Deref for Bytes {
         match self {
             Self::Mapped(file) => file,
             Self::Static(bytes) => bytes,
+            #[cfg(test)]
+            Self::Owned(bytes) => bytes,
         }
     }
 }
@@ -313,6 +323,14 @@ impl Images {
             };
         }
         image.code.as_ref().ok()
+    }
+
+    /// An image of a test.
+    #[cfg(test)]
+    pub(super) fn insert(&mut self, code: Code) -> ImageId {
+        let code = Ok(Arc::new(code));
+        self.all.push(Image { kind: Kind::Vdso, name: b"test".to_vec(), code });
+        ImageId(u32::try_from(self.all.len()).unwrap() - 1)
     }
 
     /// Whether places in an image are bytes of it, rather than addresses.

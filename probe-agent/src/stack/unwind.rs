@@ -278,3 +278,87 @@ fn frame_pointer(registers: &Registers) -> u64 {
 fn frame_pointer(registers: &Registers) -> u64 {
     registers.fp()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{os::mapped_file, proc::Root};
+    use proptest::prelude::*;
+
+    const START: u64 = 0x7f00_0000_0000;
+
+    /// Walks code that is mapped at [`START`].
+    fn walked(code: Vec<u8>, start: Start<'_>) -> (Vec<Place>, Option<Cut>) {
+        let mut images = Images::new(&Root::live().unwrap());
+        let end = START + code.len() as u64;
+        let image = images.insert(Code::of(code));
+        let (mut maps, mut caches, mut places) = (Maps::default(), Caches::default(), Vec::new());
+        maps.insert(Mapping { start: START, end, file_offset: 0, image });
+        let mut walker = caches.walker();
+        let cut = walker.walk(start, (&maps, &mut images, [0, 0]), &mut caches, &mut places);
+        (places, cut)
+    }
+
+    fn registers(ip: u64, sp: u64, fp: u64) -> [u64; REGISTERS] {
+        #[cfg(target_arch = "x86_64")]
+        return [fp, sp, ip];
+        #[cfg(target_arch = "aarch64")]
+        return [fp, 0, sp, ip];
+    }
+
+    /// Code without tables, which keeps frame pointers: three calls, the outermost with none above.
+    #[test]
+    fn code_without_tables_is_walked_by_frame_pointers() {
+        const SP: u64 = 0x1000;
+        let words: [u64; 6] = [0x1010, START + 0x21, 0x1020, START + 0x31, 0, 0];
+        let stack: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let walk = |length: usize, is_full| {
+            let stack = &stack[..length];
+            walked(vec![0x90; 4096], Start { registers: registers(START, SP, SP), stack, is_full })
+        };
+        let (places, cut) = walk(48, false);
+        let at: Vec<_> = places
+            .iter()
+            .map(|place| match place {
+                Place::Code { at, .. } => *at,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!((at.as_slice(), cut), (&[0, 0x20, 0x30][..], None));
+        // A copy that ends before the stack does is told from a stack that cannot be read.
+        assert_eq!(walk(16, true).1, Some(Cut::ByDump));
+        assert_eq!(walk(16, false).1, Some(Cut::NoUnwindInfo));
+        assert_eq!(walk(0, false), (places[..1].to_vec(), Some(Cut::StackNotReadable)));
+    }
+
+    #[test]
+    fn what_is_executed_where_nothing_is_known_is_one_place() {
+        let start = Start { registers: registers(7, 0, 0), stack: &[], is_full: false };
+        let wanted = (vec![Place::Unmapped(7)], Some(Cut::NoUnwindInfo));
+        assert_eq!(walked(vec![0; 4096], start), wanted);
+    }
+
+    proptest! {
+        /// Whoever may write a file that runs, or a stack, may have written these bytes.
+        #[test]
+        fn no_tables_and_no_stack_make_it_panic_or_go_on_for_ever(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..40),
+            offset in 0_u64..8192,
+            words in prop::collection::vec(prop_oneof![
+                any::<u64>(), START..START + 8192, 0x1000_u64..0x1200
+            ], 0..64),
+            fp in prop_oneof![any::<u64>(), 0x1000_u64..0x1200],
+            is_full in any::<bool>(),
+        ) {
+            let mut code = mapped_file::vdso().unwrap().to_vec();
+            for (index, byte) in &changes {
+                let at = index.index(code.len());
+                code[at] = *byte;
+            }
+            let stack: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let registers = registers(START + offset, 0x1000, fp);
+            let (places, _) = walked(code, Start { registers, stack: &stack, is_full });
+            prop_assert!(!places.is_empty() && places.len() <= MOST_FRAMES);
+        }
+    }
+}

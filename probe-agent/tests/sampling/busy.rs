@@ -130,7 +130,7 @@ impl Window for Seconds {
 }
 
 /// Functions of the program by where they begin.
-fn functions() -> &'static BTreeMap<u64, String> {
+pub fn functions() -> &'static BTreeMap<u64, String> {
     static FUNCTIONS: OnceLock<BTreeMap<u64, String>> = OnceLock::new();
     FUNCTIONS.get_or_init(|| {
         let output = Command::new("nm").arg(program()).output().unwrap();

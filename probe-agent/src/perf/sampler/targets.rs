@@ -14,10 +14,7 @@ use rustix::{
     io::Errno,
     process::Resource,
 };
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 /// What is reached, and with how much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,9 +37,6 @@ const MOST_EVENTS: u64 = 2_000;
 
 /// Descriptors that are left for everything else.
 const NEVER_USED: u64 = 64;
-
-/// A process whose threads come and go is listed anew so often at most.
-const MOST_LISTS: usize = 3;
 
 pub(super) struct Targets<'r> {
     root: &'r Root,
@@ -165,6 +159,16 @@ impl<'r> Targets<'r> {
         Reach { processors, threads, is_by_host, ..Reach::default() }
     }
 
+    /// Whether there is no thread that was not there before.
+    pub(super) fn are_all_in(&self, before: &Self) -> bool {
+        match (&self.what, &before.what) {
+            (What::Threads(now), What::Threads(before)) => {
+                now.iter().all(|tid| before.binary_search(tid).is_ok())
+            }
+            (What::Threads(_) | What::Among(..) | What::Cgroup(_) | What::Host, _) => true,
+        }
+    }
+
     /// Which processes count, where everything that runs is sampled for some.
     pub(super) fn followed(&self) -> Option<HashSet<u32>> {
         match &self.what {
@@ -174,28 +178,16 @@ impl<'r> Targets<'r> {
     }
 }
 
-/// All threads of processes.
-///
-/// A thread born between this and the opening of its parent's event is not followed, as with other
-/// profilers; so it is listed until nothing is new, where that comes to an end.
+/// All threads of processes, each once.
 fn threads_of(root: &Root, pids: &[u32]) -> Vec<u32> {
-    let list = || {
-        let (mut all, mut ids) = (BTreeMap::new(), Vec::new());
-        for pid in pids {
-            if root.list_ids(&format!("{pid}/task"), &mut ids).is_ok() {
-                all.extend(ids.iter().map(|tid| (*tid, ())));
-            }
+    let (mut threads, mut ids) = (Vec::new(), Vec::new());
+    for pid in pids {
+        // One that ended has none.
+        if root.list_ids(&format!("{pid}/task"), &mut ids).is_ok() {
+            threads.extend_from_slice(&ids);
         }
-        all.into_keys().collect::<Vec<_>>()
-    };
-    let mut threads = list();
-    for _ in 1..MOST_LISTS {
-        let again = list();
-        if again == threads {
-            break;
-        }
-        threads = again;
     }
     order::ascending(&mut threads);
+    threads.dedup();
     threads
 }
