@@ -3,9 +3,13 @@
 //! Pure: bytes of files come in, names go out. Whoever samples opens the files, in the mount
 //! namespace of the process.
 
+pub mod debug_files;
 pub mod demangle;
 pub mod elf;
+pub mod kernel_names;
+pub mod perf_map;
 pub mod symbols;
+pub mod vdso;
 
 use protocol::host_text::HostText;
 

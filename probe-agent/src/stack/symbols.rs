@@ -66,7 +66,7 @@ impl<'d> Symbols<'d> {
     /// What an address belongs to. None where nothing says where its function starts, either.
     pub fn find(&self, svma: u64) -> Option<Named> {
         self.symbol(svma).or_else(|| self.stub(svma)).or_else(|| {
-            let start = self.function_starts.as_ref()?.containing(svma)?;
+            let start = self.function_starts.as_ref()?.containing(&self.image, svma)?;
             let text = demangle::plain(format!("fn_{start:x}").as_bytes());
             Some(Named { text, start, how: How::FunctionStart })
         })
@@ -100,6 +100,3 @@ impl<'d> Symbols<'d> {
         Some(Named { text, start: stub.start, how: How::SymbolTable })
     }
 }
-
-#[cfg(test)]
-mod tests;
