@@ -7,6 +7,7 @@ pub mod debug_files;
 pub mod demangle;
 pub mod elf;
 pub mod kernel_names;
+pub mod lines;
 pub mod perf_map;
 pub mod symbols;
 pub mod vdso;

@@ -4,6 +4,8 @@
 #[path = "../../fixtures/binaries.rs"]
 mod binaries;
 
+#[path = "names/beside_addr2line.rs"]
+mod beside_addr2line;
 #[path = "names/beside_nm.rs"]
 mod beside_nm;
 #[path = "names/debug_files.rs"]

@@ -74,7 +74,7 @@ fn compare(file: &Path, options: &[&str]) -> Compared {
 }
 
 /// Whether two texts are the same name. A long one is cut here.
-fn is_same(nm: &str, found: &str) -> bool {
+pub fn is_same(nm: &str, found: &str) -> bool {
     nm == found || found.split_once("…[").is_some_and(|(start, _)| nm.starts_with(start))
 }
 

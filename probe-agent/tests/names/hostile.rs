@@ -4,6 +4,7 @@ use crate::binaries::build;
 use probe_agent::stack::{
     debug_files::{Files, shared_with, split_from},
     elf::ElfFile,
+    lines::DebugSections,
     symbols::Symbols,
     vdso::VdsoNames,
 };
@@ -40,7 +41,7 @@ impl<'d> Files for Everywhere<'d> {
 fn change(bytes: &mut [u8], numbers: &mut Numbers) {
     for _ in 0..1 + numbers.below(8) {
         // Headers are the most interesting bytes, and the fewest.
-        let end = if numbers.below(3) == 0 { bytes.len() } else { 1024.min(bytes.len()) };
+        let end = if numbers.below(2) == 0 { bytes.len() } else { 1024.min(bytes.len()) };
         let at = numbers.below(end - 8);
         match numbers.below(4) {
             0 => bytes[at] = numbers.next().to_le_bytes()[0],
@@ -62,8 +63,11 @@ fn ask(bytes: &[u8], numbers: &mut Numbers) {
     addresses.extend(image.sections().map(|section| section.svma.wrapping_add(5)));
     addresses.extend(image.loads().iter().map(|load| load.svma.start));
     addresses.extend((0..20).map(|_| numbers.next() % 0x8000));
-    for svma in addresses {
-        let _ = symbols.find(svma);
+    for svma in &addresses {
+        let _ = symbols.find(*svma);
+    }
+    if let Ok(sections) = DebugSections::of(&image, Some(&image), 1 << 20) {
+        assert_eq!(sections.places(&addresses).len(), addresses.len());
     }
     let _ = VdsoNames::parse(bytes).map(|names| names.find(numbers.next() % 0x2000));
 }
@@ -72,13 +76,41 @@ fn ask(bytes: &[u8], numbers: &mut Numbers) {
 fn no_change_of_a_file_makes_it_panic() {
     let folder = tempfile::tempdir().unwrap();
     let mut numbers = Numbers(6);
-    for recipe in ["c", "c-second-linkage-table", "c-packed"] {
+    for recipe in ["c", "c-second-linkage-table", "c-packed", "c-dwarf-4", "c-split"] {
         let whole = std::fs::read(build(folder.path(), recipe)).unwrap();
         for _ in 0..400 {
             let mut bytes = whole.clone();
             change(&mut bytes, &mut numbers);
             if numbers.below(8) == 0 {
                 bytes.truncate(numbers.below(whole.len()).max(64));
+            }
+            ask(&bytes, &mut numbers);
+        }
+    }
+}
+
+/// Overwrites bytes of the information for debuggers only: headers stay as they are.
+#[test]
+fn no_change_of_what_is_for_debuggers_makes_it_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut numbers = Numbers(7);
+    for recipe in ["c", "c-dwarf-4"] {
+        let whole = std::fs::read(build(folder.path(), recipe)).unwrap();
+        let image = ElfFile::parse(&whole).unwrap();
+        let places: Vec<_> = image
+            .sections()
+            .filter(|section| section.name.starts_with(b".debug_") || section.name == b".eh_frame")
+            .map(|section| {
+                let start = section.bytes().as_ptr().addr() - whole.as_ptr().addr();
+                (start, section.bytes().len())
+            })
+            .filter(|(_, length)| *length > 16)
+            .collect();
+        for _ in 0..1500 {
+            let mut bytes = whole.clone();
+            for _ in 0..1 + numbers.below(3) {
+                let (start, length) = places[numbers.below(places.len())];
+                change(&mut bytes[start..start + length], &mut numbers);
             }
             ask(&bytes, &mut numbers);
         }

@@ -5,7 +5,7 @@ use probe_agent::stack::{How, elf::ElfFile, symbols::Symbols};
 use std::{path::Path, process::Command};
 
 /// Where functions with a size start, and how long they are, by `nm`.
-fn functions(file: &Path) -> Vec<(u64, u64)> {
+pub fn functions(file: &Path) -> Vec<(u64, u64)> {
     let text = run(Command::new("nm").args(["-S", "--defined-only"]).arg(file));
     let hexadecimal = |word: Option<&str>| u64::from_str_radix(word?, 16).ok();
     let parse = |line: &str| {
