@@ -248,6 +248,17 @@ impl<'d> ElfFile<'d> {
         Some(load.svma_of(offset))
     }
 
+    /// Whether two addresses are in the same section of code; in the same segment, where the file has no
+    /// section headers.
+    pub(super) fn is_one_stretch_of_code(&self, one: u64, other: u64) -> bool {
+        let holds_both = |range: Range<u64>| range.contains(&one) && range.contains(&other);
+        let mut sections = self.sections().filter(|section| section.is_executable).peekable();
+        if sections.peek().is_none() {
+            return self.code().any(|load| holds_both(load.svma.clone()));
+        }
+        sections.any(|section| holds_both(section.svma_range()))
+    }
+
     fn code(&self) -> impl Iterator<Item = &Load> {
         self.loads.iter().filter(|load| load.is_executable)
     }
@@ -275,6 +286,13 @@ impl<'d> ElfFile<'d> {
         self.section_headers
             .chunks_exact(SECTION_HEADER_BYTES)
             .filter_map(|header| self.section_of(header))
+    }
+
+    /// Of each section by its number, whether it holds code.
+    pub(super) fn holds_code(&self) -> Vec<bool> {
+        let headers = self.section_headers.chunks_exact(SECTION_HEADER_BYTES);
+        let holds = |header| self.section_of(header).is_some_and(|section| section.is_executable);
+        headers.map(holds).collect()
     }
 
     /// A section by its number, with which symbols and other sections refer to it.
