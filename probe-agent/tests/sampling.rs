@@ -27,7 +27,7 @@ use protocol::instruments::capabilities::Filtering;
 use std::{
     collections::BTreeSet,
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The functions that `busy shares` has, with their shares.
@@ -94,8 +94,8 @@ fn the_ranking_is_that_of_perf() {
     let theirs = perf::shares(theirs);
     let (ours, samples) = (shares(&recording), recording.counts.all.samples);
     for (function, _) in SHARES {
-        let (ours, theirs) = (ours[function], theirs[function]);
-        assert!(is_about(ours, theirs, samples / 2), "{function}: {ours} {theirs}");
+        let is_same = is_about(ours[function], theirs[function], samples / 2);
+        assert!(is_same, "{function}: {ours:?} {theirs:?}");
     }
 }
 
@@ -376,6 +376,19 @@ fn held() -> (usize, usize, u64) {
     (descriptors, maps, resident)
 }
 
+/// The same once no more than so many are open: a thread that opened files ends a moment after what
+/// it worked for.
+fn settled(most: usize) -> (usize, usize, u64) {
+    let started = Instant::now();
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        let held = held();
+        if held.0 <= most || started.elapsed() > Duration::from_secs(10) {
+            return held;
+        }
+    }
+}
+
 /// Runs a test once more in a process of its own, where it finds `ALONE`. True in that process.
 fn is_alone(name: &str, value: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
@@ -421,13 +434,13 @@ fn twenty_four_recordings_in_a_row_leave_nothing_open() {
     let busy = Busy::start(&["shares"]);
     let settings = at(999, busy.scope());
     drop(recorded(&settings, 0.2));
-    let before = held();
+    let before = settled(usize::MAX);
     for _ in 0..24 {
         drop(recorded(&settings, 0.2));
     }
-    let after = held();
+    let after = settled(before.0);
     eprintln!("descriptors, mappings, KiB: {before:?} then {after:?}");
-    assert_eq!(after.0, before.0);
+    assert!(after.0 <= before.0, "{before:?} {after:?}");
     assert!(after.1 <= before.1 + 4, "{before:?} {after:?}");
     assert!(after.2 < before.2 + 2048, "{before:?} {after:?}");
 }
