@@ -11,6 +11,7 @@ use super::{
 use crate::perf::records::REGISTERS;
 use framehop::{Error, FrameAddress, Module, ModuleSectionInfo, Unwinder as _};
 use std::{
+    cell::Cell,
     collections::HashSet,
     ops::{Deref, Range},
     sync::Arc,
@@ -61,6 +62,16 @@ pub struct Start<'s> {
     pub stack: &'s [u8],
     /// Whether the stack may go on after that.
     pub is_full: bool,
+}
+
+impl Start<'_> {
+    /// Whether the stack may have something at so many bytes from its top that is not in the copy.
+    fn goes_on_to(self, offset: u64) -> bool {
+        /// No program has a larger stack that is not its own doing.
+        const LARGE_STACK: u64 = 1 << 30;
+        let end = u64::try_from(self.stack.len()).unwrap_or(u64::MAX);
+        self.is_full && offset >= end.saturating_sub(7) && offset < LARGE_STACK
+    }
 }
 
 /// How the code of one process is walked.
@@ -116,7 +127,16 @@ impl Walker {
         places: &mut Vec<Place>,
     ) -> Option<Cut> {
         let (ip, sp, mut registers) = split(start.registers);
-        let mut read = |address: u64| read(start.stack, address.wrapping_sub(sp)).ok_or(());
+        // What was asked for beyond the copy in this step.
+        let missed = Cell::new(0_u32);
+        let mut read = |address: u64| {
+            let offset = address.wrapping_sub(sp);
+            let word = read(start.stack, offset);
+            if word.is_none() && start.goes_on_to(offset) {
+                missed.set(missed.get() + 1);
+            }
+            word.ok_or(())
+        };
         let mut frame = FrameAddress::from_instruction_pointer(ip);
         let first = places.len();
         loop {
@@ -126,7 +146,7 @@ impl Walker {
                 if !frame.is_return_address() {
                     places.push(Place::Unmapped(address));
                 }
-                return Some(Cut::NoUnwindInfo);
+                return Some(if missed.get() > 0 { Cut::ByDump } else { Cut::NoUnwindInfo });
             };
             if self.loaded.insert(mapping.start) {
                 self.load(mapping, images, pids);
@@ -137,8 +157,17 @@ impl Walker {
             if places.len() - first >= MOST_FRAMES {
                 return Some(Cut::TooDeep);
             }
+            missed.set(0);
             let cache = caches.of(self.number)?;
-            match self.unwinder.unwind_frame(frame, &mut registers, cache, &mut read) {
+            let step = self.unwinder.unwind_frame(frame, &mut registers, cache, &mut read);
+            let is_told = matches!(step, Err(Error::CouldNotReadStack(_))) && missed.get() == 1;
+            if missed.get() > 0 && !is_told {
+                // framehop went on by frame pointers because the copy has an end, and would do so at
+                // this place from now on.
+                caches.forget(self.number);
+            }
+            match step {
+                Err(_) if missed.get() > 0 => return Some(Cut::ByDump),
                 Ok(None) => return None,
                 Ok(Some(address)) => match FrameAddress::from_return_address(address) {
                     Some(next) => frame = next,
@@ -146,7 +175,7 @@ impl Walker {
                 },
                 Err(error) => {
                     let is_outermost = places.len() - first > 1 && frame_pointer(&registers) == 0;
-                    return reason(error, sp, start, is_outermost);
+                    return reason(error, start, is_outermost);
                 }
             }
         }
@@ -226,25 +255,18 @@ impl ModuleSectionInfo<Part> for Sections<'_> {
     }
 }
 
-/// Why a walk did not go on.
-fn reason(error: Error, sp: u64, start: Start<'_>, is_outermost: bool) -> Option<Cut> {
-    /// No program has a larger stack that is not its own doing.
-    const LARGE_STACK: u64 = 1 << 30;
+/// Why a walk did not go on, where that is not the end of the copy.
+fn reason(error: Error, start: Start<'_>, is_outermost: bool) -> Option<Cut> {
     match error {
-        Error::CouldNotReadStack(address) => {
-            let end = u64::try_from(start.stack.len()).unwrap_or(u64::MAX);
-            let distance = address.wrapping_sub(sp);
-            let is_beyond = distance >= end.saturating_sub(8) && distance < LARGE_STACK;
-            match (start.is_full, is_beyond) {
-                (true, true) => Some(Cut::ByDump),
-                _ if end == 0 => Some(Cut::StackNotReadable),
-                // By the rules of both processors, the outermost frame's pointer is 0.
-                _ if is_outermost => None,
-                _ => Some(Cut::NoUnwindInfo),
-            }
+        Error::CouldNotReadStack(_) if start.stack.is_empty() => Some(Cut::StackNotReadable),
+        // By the rules of both processors, the outermost frame's pointer is 0.
+        Error::CouldNotReadStack(_) | Error::FramepointerUnwindingMovedBackwards
+            if is_outermost =>
+        {
+            None
         }
-        Error::FramepointerUnwindingMovedBackwards if is_outermost => None,
-        Error::FramepointerUnwindingMovedBackwards
+        Error::CouldNotReadStack(_)
+        | Error::FramepointerUnwindingMovedBackwards
         | Error::DidNotAdvance
         | Error::IntegerOverflow
         | Error::ReturnAddressIsNull => Some(Cut::NoUnwindInfo),
