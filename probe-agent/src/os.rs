@@ -1,13 +1,14 @@
 //! What the agent asks of the operating system beside reading files: processes of its own, clocks,
 //! limits, what the kernel lets it measure, and giving up what it does not need.
 
+pub(crate) mod answer;
 pub mod bpf;
 pub mod child;
 pub mod clock;
 pub mod harden;
+pub mod mapped_file;
 pub mod observer;
 pub mod open_files;
-pub mod perf_event;
 pub mod ptrace;
 pub mod sandbox;
 pub mod spawner;

@@ -24,6 +24,7 @@ pub mod passwd;
 mod patient;
 pub mod pid_credentials;
 pub mod pid_io;
+pub mod pid_maps;
 pub mod pid_stat;
 pub mod pid_status;
 pub mod placement;
@@ -192,6 +193,14 @@ impl Root {
             Source::Now(tree) => {
                 (tree.is_live && self.recorder.is_none()).then(|| Arc::clone(&tree.root))
             }
+            Source::Taken(_) => None,
+        }
+    }
+
+    /// `/proc` of the machine the agent runs on, below which files of processes can be opened.
+    pub fn live_proc(&self) -> Option<Arc<OwnedFd>> {
+        match &self.source {
+            Source::Now(tree) => tree.is_live.then(|| Arc::clone(&tree.proc)),
             Source::Taken(_) => None,
         }
     }

@@ -15,8 +15,10 @@ const KERNEL_FILES: &str = "kernel_files";
 const READERS: &str = "targets/kernel_files.rs";
 
 /// The crates with targets, and their targets.
-const TARGETS: [(&str, &[&str]); 2] =
-    [("protocol/fuzz", &["frames", "handshake", "text"]), ("probe-agent/fuzz", &[KERNEL_FILES])];
+const TARGETS: [(&str, &[&str]); 2] = [
+    ("protocol/fuzz", &["frames", "handshake", "text"]),
+    ("probe-agent/fuzz", &[KERNEL_FILES, "perf_records"]),
+];
 
 /// What makes a build tell libFuzzer where it has been. All of them flags of the stable compiler.
 const FLAGS: [&str; 8] = [

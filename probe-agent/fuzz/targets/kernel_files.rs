@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use probe_agent::proc::{
     btf, cgroup, cpuinfo, diskstats, host_stat, limits, loadavg, memory, mountinfo, net_counters,
-    net_dev, os_release, passwd, pid_credentials, pid_io, pid_stat, pid_status, placement, pressure,
+    net_dev, os_release, passwd, pid_credentials, pid_io, pid_maps, pid_stat, pid_status, placement, pressure,
     schedstat, topology, waiting,
 };
 use std::sync::OnceLock;
@@ -57,6 +57,10 @@ const READERS: &[Check] = &[
     }),
     ("pid_credentials", |bytes| drop(pid_credentials::parse(bytes))),
     ("pid_io", |bytes| drop(pid_io::parse(bytes))),
+    ("pid_maps", |bytes| {
+        let _ = pid_maps::parse(bytes);
+        let _ = pid_maps::parse_line(bytes, 1);
+    }),
     ("pid_stat", |bytes| {
         if let Ok(stat) = pid_stat::parse(bytes) {
             // The name is between the first opening and the last closing parenthesis.

@@ -4,7 +4,7 @@
 
 #![expect(unsafe_code, reason = "bpf has no safe form")]
 
-use super::perf_event::owned;
+use super::answer::owned;
 use rustix::{fd::OwnedFd, io::Errno};
 
 /// What kind of program is loaded.

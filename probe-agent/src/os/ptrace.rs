@@ -5,7 +5,7 @@
 
 #![expect(unsafe_code, reason = "fork and ptrace have no safe form")]
 
-use super::perf_event::last_errno;
+use super::answer::last_errno;
 use rustix::{
     fd::{AsRawFd as _, OwnedFd},
     io::Errno,

@@ -12,7 +12,7 @@
 mod calls;
 mod filter;
 
-use super::perf_event::last_errno;
+use super::answer::last_errno;
 use protocol::instruments::capabilities::{Capability, Filtering, Sandbox};
 use rustix::io::Errno;
 use std::sync::OnceLock;

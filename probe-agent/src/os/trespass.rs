@@ -3,7 +3,7 @@
 
 #![expect(unsafe_code, reason = "what a library would do for its caller is left out on purpose")]
 
-use super::perf_event::last_errno;
+use super::answer::last_errno;
 use std::ffi::CStr;
 
 /// A name that nothing has, in a folder that everybody may write to.

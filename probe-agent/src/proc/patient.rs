@@ -13,6 +13,10 @@ pub const PATIENCE: Duration = Duration::from_millis(100);
 /// two megabytes, little more than their start is shown, and those of many are held together.
 const MAX_PATIENT_BYTES: usize = 16 << 10;
 
+/// The most that is read of a process's mappings, of which each counts. A line is of some hundred
+/// bytes, and a process may have 65,530 of them (`vm.max_map_count`).
+const MAX_MAPS_BYTES: usize = 16 << 20;
+
 /// What was read on other threads, in the order in which it was asked for.
 #[derive(Debug)]
 pub struct Patient {
@@ -33,7 +37,8 @@ pub struct Text {
 
 impl Text {
     pub(super) fn read(folder: &OwnedFd, path: &str) -> Result<Self, ReadError> {
-        Self::of(|buffer| read_at(folder, path, MAX_PATIENT_BYTES, buffer))
+        let most = if path.ends_with("/maps") { MAX_MAPS_BYTES } else { MAX_PATIENT_BYTES };
+        Self::of(|buffer| read_at(folder, path, most, buffer))
     }
 
     pub(super) fn of(

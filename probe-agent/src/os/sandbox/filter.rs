@@ -213,7 +213,7 @@ mod tests {
         ] {
             assert_eq!(open(flags), REFUSED, "{flags:o}");
         }
-        let cases: [(libc::c_long, &[i64], u32); 25] = [
+        let cases: [(libc::c_long, &[i64], u32); 28] = [
             (libc::SYS_read, &[], ALLOW),
             (libc::SYS_kill, &[own, 6], ALLOW),
             (libc::SYS_kill, &[1, 9], REFUSED),
@@ -231,6 +231,10 @@ mod tests {
             (libc::SYS_ptrace, &[16, 1], REFUSED),
             (libc::SYS_bpf, &[5], ALLOW),
             (libc::SYS_bpf, &[6], REFUSED),
+            (libc::SYS_ioctl, &[3, 0x2405, 4], ALLOW),
+            // A filter of an event is text, and a program on one runs in the kernel.
+            (libc::SYS_ioctl, &[3, 0x4008_2406], REFUSED),
+            (libc::SYS_ioctl, &[3, 0x4004_2408], REFUSED),
             (libc::SYS_mmap, &[0, 4096, 3], ALLOW),
             (libc::SYS_mmap, &[0, 4096, 5], REFUSED),
             (libc::SYS_prlimit64, &[0, 7, 0, 1], ALLOW),

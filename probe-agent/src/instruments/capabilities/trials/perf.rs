@@ -3,9 +3,12 @@
 use super::{is_refusal, lacking, refused};
 use crate::{
     instruments::capabilities::{decide, situation::Situation},
-    os::{
-        clock,
-        perf_event::{self, Ask, Counter, Event, Of},
+    os::clock,
+    perf::{
+        attr::Event,
+        event::{self, OpenEvent},
+        ring::Ring,
+        trial::{self, Ask, Of},
     },
     proc::{Root, parse},
 };
@@ -35,32 +38,32 @@ const OWN: Ask =
     Ask { event: Event::CpuClock, of: Of::ThisThread, with_kernel: false, with_fields: false };
 
 pub(super) fn run(root: &Root, situation: &Situation, checks: &mut Vec<Check>) {
-    let perf = Perf { situation, is_filtered: !perf_event::is_answered_by_the_kernel() };
-    let clock = |ask| perf_event::open(ask).and_then(|counter| counted_time(&counter));
+    let perf = Perf { situation, is_filtered: !event::is_answered_by_the_kernel() };
+    let clock = |ask| trial::open(ask).and_then(|counter| counted_time(&counter));
     checks.push(perf.check(CheckId::PerfOwnUser, 2, clock(OWN)));
     let with_kernel = Ask { with_kernel: true, ..OWN };
     checks.push(perf.check(CheckId::PerfOwnKernel, 1, clock(with_kernel)));
     checks.push(perf.others(root));
     let wide = Ask { of: Of::FirstProcessor, ..with_kernel };
-    checks.push(perf.check(CheckId::PerfSystemWide, 0, perf_event::open(wide).map(drop)));
+    checks.push(perf.check(CheckId::PerfSystemWide, 0, trial::open(wide).map(drop)));
     checks.push(perf.ring());
     let (tracefs, tracepoint) = tracefs(root, situation);
     checks.push(perf.tracepoint(&tracefs, tracepoint));
     checks.push(tracefs);
     let switches = Ask { event: Event::ContextSwitches, ..with_kernel };
-    let switched = perf_event::open(switches).and_then(|counter| counted_switches(&counter));
+    let switched = trial::open(switches).and_then(|counter| counted_switches(&counter));
     checks.push(perf.check(CheckId::ContextSwitches, 1, switched));
     checks.push(perf.hardware());
 }
 
 /// Whether time passes for a counter of processor time.
-fn counted_time(counter: &Counter) -> Result<(), Errno> {
+fn counted_time(counter: &OpenEvent) -> Result<(), Errno> {
     let started = clock::thread_cpu();
     while clock::thread_cpu().saturating_sub(started) < Duration::from_micros(200) {}
     if counter.read()? > 0 { Ok(()) } else { Err(Errno::NODATA) }
 }
 
-fn counted_switches(counter: &Counter) -> Result<(), Errno> {
+fn counted_switches(counter: &OpenEvent) -> Result<(), Errno> {
     std::thread::sleep(Duration::from_millis(1));
     if counter.read()? > 0 { Ok(()) } else { Err(Errno::NODATA) }
 }
@@ -93,7 +96,7 @@ impl Perf<'_> {
         let id = CheckId::PerfOthers;
         let candidates = super::processes::of_others(root, self.situation);
         let Some(pid) = candidates.first() else { return Check::new(id, State::NotTried) };
-        match perf_event::open(Ask { of: Of::Process(*pid), ..OWN }) {
+        match trial::open(Ask { of: Of::Process(*pid), ..OWN }) {
             Err(errno) if self.is_filtered || is_refusal(errno) => {
                 let barriers = decide::perf_of_others(self.situation, self.is_filtered, errno);
                 refused(id, errno, barriers)
@@ -105,14 +108,14 @@ impl Perf<'_> {
     /// How much memory for samples can be had: as much as is wanted, else half of it, and so on.
     fn ring(&self) -> Check {
         let id = CheckId::PerfRing;
-        let counter = match perf_event::open(OWN) {
+        let counter = match trial::open(OWN) {
             Ok(counter) => counter,
             Err(errno) => return self.check(id, 2, Err(errno)),
         };
         let mut first_error = None;
         let mut kib = RING_KIB;
         while kib >= LEAST_RING_KIB {
-            match counter.map(kib) {
+            match Ring::map(&counter, kib).map(drop) {
                 Ok(()) => break,
                 Err(errno) => first_error.get_or_insert(errno),
             };
@@ -137,7 +140,7 @@ impl Perf<'_> {
             Ok(number) => {
                 let event = Event::Tracepoint(number);
                 let ask = Ask { event, with_kernel: true, with_fields: true, ..OWN };
-                self.check(id, -1, perf_event::open(ask).map(drop))
+                self.check(id, -1, trial::open(ask).map(drop))
             }
             Err(_) if tracefs.state == State::NotInKernel => Check { id, ..tracefs.clone() },
             Err(errno) if tracefs.state == State::Works => {
@@ -160,7 +163,7 @@ impl Perf<'_> {
         let id = CheckId::HardwareCounters;
         let ask = Ask { event: Event::Cycles, ..OWN };
         let is_guest = self.situation.is_guest;
-        match perf_event::open(ask).and_then(|counter| counted_time(&counter)) {
+        match trial::open(ask).and_then(|counter| counted_time(&counter)) {
             Err(
                 errno @ (Errno::NOENT
                 | Errno::OPNOTSUPP
