@@ -1,6 +1,14 @@
 //! Names of functions in real programs, beside what `nm`, `objdump` and `addr2line` say of the same
 //! bytes.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+#![expect(clippy::print_stdout, reason = "how many were compared, for whoever asks to see it")]
+
 #[path = "../../fixtures/binaries.rs"]
 mod binaries;
 
