@@ -8,6 +8,7 @@ pub mod demangle;
 pub mod elf;
 pub mod kernel_names;
 pub mod lines;
+pub mod module;
 pub mod perf_map;
 pub mod symbols;
 pub mod vdso;

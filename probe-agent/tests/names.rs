@@ -20,5 +20,8 @@ mod beside_nm;
 mod debug_files;
 #[path = "names/hostile.rs"]
 mod hostile;
+#[path = "../../scenarios/src/not_run.rs"]
+#[expect(dead_code, clippy::print_stderr, reason = "it is for the tests of another crate, too")]
+mod not_run;
 #[path = "names/without_symbols.rs"]
 mod without_symbols;

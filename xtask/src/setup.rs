@@ -29,7 +29,7 @@ pub const FOR_A_TARGET: [Program; 6] = [
 ];
 
 /// For the tests: what users would type instead, and the clients they use.
-pub const FOR_TESTS: [Program; 16] = [
+pub const FOR_TESTS: [Program; 21] = [
     program("fish", "fish"),
     program("tcsh", "tcsh"),
     program("busybox", "busybox"),
@@ -46,6 +46,11 @@ pub const FOR_TESTS: [Program; 16] = [
     program("podman", "podman"),
     program("sudo", "sudo"),
     program("doas", "opendoas"),
+    program("gcc", "gcc"),
+    program("g++", "g++"),
+    program("nm", "binutils"),
+    program("go", "golang-go"),
+    program("dwz", "dwz"),
 ];
 
 /// For other kernels: what fetches them, and what they run in.

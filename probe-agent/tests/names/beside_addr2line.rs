@@ -2,7 +2,8 @@
 
 use crate::{
     beside_nm::is_same,
-    binaries::{build, run},
+    binaries::{build, is_there, run},
+    not_run::not_run,
     without_symbols::functions,
 };
 use probe_agent::stack::{
@@ -135,6 +136,9 @@ fn what_is_in_another_file_is_said_and_its_lines_are_known() {
 
 #[test]
 fn names_that_several_programs_share_are_those_of_before() {
+    if !is_there("dwz") {
+        return not_run("names_that_several_programs_share_are_those_of_before", "the package dwz");
+    }
     let folder = tempfile::tempdir().unwrap();
     let whole = build(folder.path(), "cpp");
     let other = build(folder.path(), "cpp-not-optimized");
