@@ -154,7 +154,8 @@ mod tests {
         let back: [u32; 4] = [0x90ff_fff0, 0xf947_fe11, 0x913f_e210, 0xd61f_0220];
         let marked: [u32; 6] =
             [0xd503_245f, 0xb000_0090, 0xf940_0611, 0x9100_2210, 0xd61f_0220, 0xd503_201f];
-        let cases: [(&str, &[u32], u64, Option<(u64, u64)>); 7] = [
+        type Found = Option<(u64, u64)>;
+        let cases: [(&str, &[u32], u64, Found); 7] = [
             ("its start", &plain, 0, Some((0, 0x41_1000))),
             ("its end", &plain, 12, Some((0, 0x41_1000))),
             ("backwards, far into the page", &back, 4, Some((0, 0x3f_cff8))),
