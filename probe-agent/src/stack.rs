@@ -12,6 +12,7 @@ pub mod images;
 pub mod kernel_names;
 pub mod lines;
 pub mod maps;
+pub mod module;
 pub mod perf_map;
 pub mod record;
 pub mod recording;

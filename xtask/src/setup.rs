@@ -29,7 +29,7 @@ pub const FOR_A_TARGET: [Program; 6] = [
 ];
 
 /// For the tests: what users would type instead, and the clients they use.
-pub const FOR_TESTS: [Program; 22] = [
+pub const FOR_TESTS: [Program; 27] = [
     program("fish", "fish"),
     program("tcsh", "tcsh"),
     program("bsd-csh", "csh"),
@@ -52,6 +52,11 @@ pub const FOR_TESTS: [Program; 22] = [
     program("doas", "opendoas"),
     program("mkfs.btrfs", "btrfs-progs"),
     program("qemu-aarch64-static", "qemu-user-static"),
+    program("gcc", "gcc"),
+    program("g++", "g++"),
+    program("nm", "binutils"),
+    program("go", "golang-go"),
+    program("dwz", "dwz"),
 ];
 
 /// For other kernels: what fetches them, and what they run in.

@@ -1,4 +1,5 @@
-//! Any bytes in any kernel file are a value or an error: never a panic.
+//! Any bytes in any kernel file, or in a file that names come from, are a value or an error: never a
+//! panic.
 
 #![no_main]
 
@@ -7,6 +8,10 @@ use probe_agent::proc::{
     btf, cgroup, cpuinfo, diskstats, host_stat, limits, loadavg, memory, mountinfo, net_counters,
     net_dev, os_release, passwd, pid_credentials, pid_io, pid_maps, pid_stat, pid_status, placement, pressure,
     schedstat, topology, waiting,
+};
+use probe_agent::stack::{
+    demangle, elf::ElfFile, kernel_names::KernelNames, lines::DebugSections, perf_map::PerfMap,
+    symbols::Symbols,
 };
 use std::sync::OnceLock;
 
@@ -22,6 +27,7 @@ const READERS: &[Check] = &[
     ("cpuinfo", |bytes| {
         let _ = cpuinfo::parse(bytes);
     }),
+    ("demangle", |bytes| drop(demangle::shown(bytes))),
     ("diskstats", |bytes| {
         if let Ok(disks) = diskstats::parse(bytes) {
             for (_, disk) in &disks {
@@ -29,10 +35,16 @@ const READERS: &[Check] = &[
             }
         }
     }),
+    ("elf", executable),
     ("host_stat", |bytes| {
         if let Ok(stat) = host_stat::parse(bytes) {
             let _ = stat.since(&stat);
             let _ = stat.share(host_stat::HostStat::not_idle_ticks);
+        }
+    }),
+    ("kernel_names", |bytes| {
+        if let Ok(names) = KernelNames::parse(bytes) {
+            let _ = names.find(0xffff_ffff_8100_0050);
         }
     }),
     ("limits", |bytes| drop(limits::parse_open_files(bytes))),
@@ -55,6 +67,7 @@ const READERS: &[Check] = &[
     ("passwd", |bytes| {
         let _ = passwd::name_of(bytes, 1000);
     }),
+    ("perf_map", |bytes| drop(PerfMap::parse(bytes).find(0x1000))),
     ("pid_credentials", |bytes| drop(pid_credentials::parse(bytes))),
     ("pid_io", |bytes| drop(pid_io::parse(bytes))),
     ("pid_maps", |bytes| {
@@ -80,6 +93,21 @@ const READERS: &[Check] = &[
         let _ = waiting::parse_syscall(bytes);
     }),
 ];
+
+fn executable(bytes: &[u8]) {
+    let Ok(file) = ElfFile::parse(bytes) else { return };
+    let symbols = Symbols::of(&file, Some(&file));
+    let mut addresses = vec![0, 0x1000, u64::MAX];
+    addresses.extend(file.sections().take(64).map(|section| section.svma.wrapping_add(4)));
+    for svma in &addresses {
+        let _ = symbols.find(*svma);
+    }
+    let _ = (file.build_id(), file.debug_link(), file.alternate_link());
+    if let Ok(sections) = DebugSections::of(&file, None, 1 << 20) {
+        // Every address has an answer, if only that nothing is known.
+        assert_eq!(sections.places(&addresses, || true).0.len(), addresses.len());
+    }
+}
 
 fn cgroup_files(bytes: &[u8]) {
     let _ = cgroup::parse_memberships(bytes);

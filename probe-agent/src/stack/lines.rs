@@ -7,6 +7,7 @@
 //! Nothing here recurses: how deep entries lie in each other is for whoever made the file to choose.
 
 mod names;
+mod patience;
 mod ranges;
 mod rows;
 mod scopes;
@@ -17,6 +18,7 @@ use super::{
     elf::{ElfError, ElfFile},
 };
 use gimli::{DwarfSections, EndianSlice, LittleEndian, SectionId};
+use patience::Patience;
 use protocol::host_text::HostText;
 use std::borrow::Cow;
 
@@ -72,13 +74,16 @@ impl<'d> DebugSections<'d> {
         self.unpacked_bytes
     }
 
-    /// What stands in the sources at each of some addresses, in their order.
-    pub fn places(&self, svmas: &[u64]) -> Vec<Place> {
+    /// What stands in the sources at each of some addresses, in their order; and whether it was given
+    /// up before all were looked for, because `go_on` said no. It is asked every millisecond or so.
+    pub fn places(&self, svmas: &[u64], mut go_on: impl FnMut() -> bool) -> (Vec<Place>, bool) {
         let mut dwarf = self.own.borrow(|section| EndianSlice::new(section, LittleEndian));
         if let Some(shared) = &self.shared {
             dwarf.set_sup(shared.borrow(|section| EndianSlice::new(section, LittleEndian)));
         }
-        units::places(&dwarf, svmas)
+        let mut patience = Patience::new(&mut go_on);
+        let places = units::places(&dwarf, svmas, &mut patience);
+        (places, patience.is_over())
     }
 }
 

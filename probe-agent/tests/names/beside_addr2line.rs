@@ -2,7 +2,8 @@
 
 use crate::{
     beside_nm::is_same,
-    binaries::{build, run},
+    binaries::{build, is_there, run},
+    not_run::not_run,
     without_symbols::functions,
 };
 use probe_agent::stack::{
@@ -56,7 +57,7 @@ fn ours(place: &Place) -> Vec<Frame> {
 fn places(file: &Path, addresses: &[u64]) -> Vec<Place> {
     let bytes = std::fs::read(file).unwrap();
     let image = ElfFile::parse(&bytes).unwrap();
-    DebugSections::of(&image, None, MOST_BYTES).unwrap().places(addresses)
+    DebugSections::of(&image, None, MOST_BYTES).unwrap().places(addresses, || true).0
 }
 
 /// What came of comparing a program at many addresses.
@@ -135,6 +136,9 @@ fn what_is_in_another_file_is_said_and_its_lines_are_known() {
 
 #[test]
 fn names_that_several_programs_share_are_those_of_before() {
+    if !is_there("dwz") {
+        return not_run("names_that_several_programs_share_are_those_of_before", "the package dwz");
+    }
     let folder = tempfile::tempdir().unwrap();
     let whole = build(folder.path(), "cpp");
     let other = build(folder.path(), "cpp-not-optimized");
@@ -146,11 +150,12 @@ fn names_that_several_programs_share_are_those_of_before() {
     let image = ElfFile::parse(&bytes).unwrap();
     assert!(image.alternate_link().is_some());
     let shared = ElfFile::parse(&shared).unwrap();
-    let after = DebugSections::of(&image, Some(&shared), MOST_BYTES).unwrap().places(&addresses);
+    let after =
+        DebugSections::of(&image, Some(&shared), MOST_BYTES).unwrap().places(&addresses, || true).0;
     assert_eq!(before, after);
     assert!(before.iter().filter(|place| place.frames.len() > 1).count() > 200);
     // Without that file, some names are not known or without what they are in, and nothing is wrong.
-    let alone = DebugSections::of(&image, None, MOST_BYTES).unwrap().places(&addresses);
+    let alone = DebugSections::of(&image, None, MOST_BYTES).unwrap().places(&addresses, || true).0;
     for (alone, whole) in alone.iter().zip(&before) {
         assert_eq!(alone.frames.len(), whole.frames.len());
         for (alone, whole) in alone.frames.iter().zip(&whole.frames) {
@@ -173,4 +178,24 @@ fn a_file_without_such_information_says_so() {
     assert!(sections.unpacked_bytes() > 1000);
     let error = DebugSections::of(&image, None, 100).unwrap_err();
     assert!(matches!(error, NoLines::Section(_)), "{error}");
+}
+
+#[test]
+fn whoever_has_no_time_left_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = build(folder.path(), "cpp");
+    let bytes = std::fs::read(&file).unwrap();
+    let image = ElfFile::parse(&bytes).unwrap();
+    let sections = DebugSections::of(&image, None, MOST_BYTES).unwrap();
+    let addresses = addresses(&file, 17);
+    let (places, was_given_up) = sections.places(&addresses, || false);
+    assert!(was_given_up);
+    assert!(places.len() == addresses.len() && places.iter().all(|place| place.frames.is_empty()));
+    let mut asked = 0;
+    let count = |asked: &mut u32| {
+        *asked += 1;
+        true
+    };
+    assert!(!sections.places(&addresses, || count(&mut asked)).1);
+    assert!(asked > 10, "{asked}");
 }

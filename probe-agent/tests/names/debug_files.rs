@@ -1,6 +1,9 @@
 //! Files for debuggers: found where distributions keep them, and never one of another build.
 
-use crate::binaries::{build, run};
+use crate::{
+    binaries::{build, is_there, run},
+    not_run::not_run,
+};
 use probe_agent::stack::{
     How,
     debug_files::{Files, Lookup, shared_with, split_from},
@@ -114,6 +117,9 @@ fn a_file_of_another_build_is_named_and_not_used() {
 
 #[test]
 fn what_several_files_have_in_common_is_found() {
+    if !is_there("dwz") {
+        return not_run("what_several_files_have_in_common_is_found", "the package dwz");
+    }
     let folder = tempfile::tempdir().unwrap();
     let root = Root(folder.path().join("root"));
     let (one, two) = (build(folder.path(), "c"), build(folder.path(), "c-not-moved"));

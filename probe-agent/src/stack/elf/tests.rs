@@ -1,3 +1,5 @@
+//! A file that is made here, byte by byte, and this test itself.
+
 use super::*;
 use proptest::prelude::*;
 use std::sync::LazyLock;

@@ -1,6 +1,6 @@
 //! The addresses that an entry covers.
 
-use super::Bytes;
+use super::{Bytes, patience::Patience};
 use gimli::{AttributeValue, UnitRef};
 
 /// The attributes that say it, as they are met.
@@ -32,10 +32,17 @@ impl Covered {
     }
 
     /// Calls for each of its ranges that is not empty.
-    pub fn each(&self, unit: UnitRef<Bytes>, mut with: impl FnMut(u64, u64)) {
+    pub fn each(
+        &self,
+        unit: UnitRef<Bytes>,
+        patience: &mut Patience,
+        mut with: impl FnMut(u64, u64),
+    ) {
         if let Some(list) = self.list {
             let Ok(mut list) = unit.ranges(list) else { return };
-            while let Ok(Some(range)) = list.next() {
+            while patience.step()
+                && let Ok(Some(range)) = list.next()
+            {
                 if range.begin < range.end {
                     with(range.begin, range.end);
                 }

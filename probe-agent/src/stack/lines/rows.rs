@@ -1,6 +1,6 @@
 //! From addresses to lines: the program that a unit has for it.
 
-use super::{Bytes, Unit};
+use super::{Bytes, Unit, patience::Patience};
 use gimli::UnitRef;
 use protocol::host_text::HostText;
 
@@ -14,13 +14,15 @@ pub struct Row {
 }
 
 /// The line of each of some sorted addresses.
-pub fn of(unit: &Unit, svmas: &[u64]) -> Vec<Option<Row>> {
+pub fn of(unit: &Unit, svmas: &[u64], patience: &mut Patience) -> Vec<Option<Row>> {
     let mut found = vec![None; svmas.len()];
     let Some(program) = unit.line_program.clone() else { return found };
     let mut rows = program.rows();
     // A row holds up to the address of the next one.
     let mut before: Option<(u64, Row)> = None;
-    while let Ok(Some((_, row))) = rows.next_row() {
+    while patience.step()
+        && let Ok(Some((_, row))) = rows.next_row()
+    {
         let address = row.address();
         if let Some((start, kept)) = before {
             let from = svmas.partition_point(|svma| *svma < start);

@@ -1,7 +1,7 @@
 //! The functions around addresses: the one that was called, and those that the compiler put in place
 //! of calls in it.
 
-use super::{Bytes, MOST_FRAMES, Unit, ranges::Covered};
+use super::{Bytes, MOST_FRAMES, Unit, patience::Patience, ranges::Covered};
 use gimli::{AttributeValue, UnitOffset, UnitRef};
 
 /// A function around an address.
@@ -30,17 +30,22 @@ struct Open {
 }
 
 /// Walks a unit once, for all of some sorted addresses.
-pub fn around(unit: UnitRef<Bytes>, svmas: &[u64]) -> Vec<Around> {
+pub fn around(unit: UnitRef<Bytes>, svmas: &[u64], patience: &mut Patience) -> Vec<Around> {
     let mut found = vec![Around::default(); svmas.len()];
     // What a wrong entry ends is found up to there.
-    let _ = walk(unit, svmas, &mut found);
+    let _ = walk(unit, svmas, patience, &mut found);
     found
 }
 
-fn walk(unit: UnitRef<Bytes>, svmas: &[u64], found: &mut [Around]) -> gimli::Result<()> {
+fn walk(
+    unit: UnitRef<Bytes>,
+    svmas: &[u64],
+    patience: &mut Patience,
+    found: &mut [Around],
+) -> gimli::Result<()> {
     let mut open: Vec<Open> = Vec::new();
     let mut entries = unit.entries_raw(None)?;
-    while !entries.is_empty() {
+    while patience.step() && !entries.is_empty() {
         let (entry, depth) = (entries.next_offset(), entries.next_depth());
         let Some(form) = entries.read_abbreviation()? else { continue };
         let is_function = form.tag() == gimli::DW_TAG_subprogram;
@@ -74,7 +79,7 @@ fn walk(unit: UnitRef<Bytes>, svmas: &[u64], found: &mut [Around]) -> gimli::Res
             open.push(Open { depth, function: entry });
         }
         let Some(function) = open.last().map(|open| open.function) else { continue };
-        covered.each(unit, |start, end| {
+        covered.each(unit, patience, |start, end| {
             let from = svmas.partition_point(|svma| *svma < start);
             let inside = svmas.iter().zip(found.iter_mut()).skip(from);
             for (_, around) in inside.take_while(|(svma, _)| **svma < end) {

@@ -3,6 +3,7 @@
 use super::{
     Bytes, Dwarf, Place, SourceFrame, Unit,
     names::{Names, start_of},
+    patience::Patience,
     rows::{self, Row},
     scopes::{self, Around},
 };
@@ -17,20 +18,27 @@ struct Wanted<'s> {
 }
 
 /// What stands in the sources at each address, in the order in which they were asked for.
-pub fn places(dwarf: &Dwarf, svmas: &[u64]) -> Vec<Place> {
+pub fn places(dwarf: &Dwarf, svmas: &[u64], patience: &mut Patience) -> Vec<Place> {
     let mut sorted: Vec<u64> = svmas.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
     let mut places = vec![Place::default(); sorted.len()];
-    let (wanted, starts) = find(dwarf, &sorted);
+    let (wanted, starts) = find(dwarf, &sorted, patience);
     let mut names = Names::new(dwarf, starts);
     for Wanted { unit, positions } in wanted {
+        if !patience.ask() {
+            break;
+        }
         let here: Vec<u64> = positions.iter().filter_map(|at| sorted.get(*at).copied()).collect();
         let reference = unit.unit_ref(dwarf);
         let split_into = scopes::split_into(reference, &unit);
-        let around = scopes::around(reference, &here);
-        let rows = rows::of(&unit, &here);
+        let around = scopes::around(reference, &here, patience);
+        let rows = rows::of(&unit, &here, patience);
         for ((position, around), row) in positions.iter().zip(around).zip(rows) {
+            // Names lead to other units, which are read for them.
+            if !patience.ask() {
+                break;
+            }
             let Some(place) = places.get_mut(*position) else { continue };
             *place = Place {
                 frames: frames(&mut names, &unit, reference, &around, row),
@@ -44,11 +52,17 @@ pub fn places(dwarf: &Dwarf, svmas: &[u64]) -> Vec<Place> {
 
 /// The units that have any of some sorted addresses, each address in the first unit that has it; and
 /// where every unit begins.
-fn find<'s>(dwarf: &Dwarf<'s>, sorted: &[u64]) -> (Vec<Wanted<'s>>, Vec<usize>) {
+fn find<'s>(
+    dwarf: &Dwarf<'s>,
+    sorted: &[u64],
+    patience: &mut Patience,
+) -> (Vec<Wanted<'s>>, Vec<usize>) {
     let (mut wanted, mut starts) = (Vec::new(), Vec::new());
     let mut is_free = vec![true; sorted.len()];
     let mut units = dwarf.units();
-    while let Ok(Some(header)) = units.next() {
+    while patience.ask()
+        && let Ok(Some(header)) = units.next()
+    {
         starts.extend(start_of(&header));
         let has_code =
             matches!(header.type_(), gimli::UnitType::Compilation | gimli::UnitType::Skeleton(_));
@@ -58,7 +72,9 @@ fn find<'s>(dwarf: &Dwarf<'s>, sorted: &[u64]) -> (Vec<Wanted<'s>>, Vec<usize>) 
         let Ok(unit) = dwarf.unit(header) else { continue };
         let mut positions = Vec::new();
         let Ok(mut ranges) = dwarf.unit_ranges(&unit) else { continue };
-        while let Ok(Some(range)) = ranges.next() {
+        while patience.step()
+            && let Ok(Some(range)) = ranges.next()
+        {
             let from = sorted.partition_point(|svma| *svma < range.begin);
             let inside = sorted.iter().zip(&mut is_free).enumerate().skip(from);
             for (position, (_, free)) in inside.take_while(|(_, (svma, _))| **svma < range.end) {

@@ -35,7 +35,7 @@ pub fn stub_at<'d>(file: &ElfFile<'d>, svma: u64) -> Option<Stub<'d>> {
         .find(|section| section.svma_range().contains(&svma))?;
     let (start, slot) = match file.machine() {
         Machine::X86_64 => slot_on_x86_64(&section, svma)?,
-        Machine::Aarch64 => slot_on_aarch64(&section, svma)?,
+        Machine::Aarch64 => slot_on_aarch64(section.bytes(), section.svma, svma)?,
         Machine::Other(_) => return None,
     };
     let relocation = match slot {
@@ -86,12 +86,12 @@ fn slot_on_x86_64(section: &Section, svma: u64) -> Option<(u64, Slot)> {
     Some((start, Slot::At(after.wrapping_add_signed(i64::from(distance)))))
 }
 
-fn slot_on_aarch64(section: &Section, svma: u64) -> Option<(u64, Slot)> {
+fn slot_on_aarch64(code: &[u8], code_svma: u64, svma: u64) -> Option<(u64, Slot)> {
     // `adrp x16, page`, then `ldr x17, [x16, offset]`, perhaps behind a `bti`.
     const ADRP_X16: (u32, u32) = (0x9f00_001f, 0x9000_0010);
     const LDR_X17_X16: (u32, u32) = (0xffc0_03ff, 0xf940_0211);
-    let within = (svma - section.svma) & !3;
-    let word = |at: u64| Reader::new(section.bytes().get(usize::try_from(at).ok()?..)?).u32();
+    let within = (svma - code_svma) & !3;
+    let word = |at: u64| Reader::new(code.get(usize::try_from(at).ok()?..)?).u32();
     let is = |(mask, bits): (u32, u32)| move |code: &u32| code & mask == bits;
     let mut starts = [4, 0].iter().map(|more| within.checked_add(*more));
     let mut earlier = (1..=5).map(|words| within.checked_sub(4 * words));
@@ -101,7 +101,7 @@ fn slot_on_aarch64(section: &Section, svma: u64) -> Option<(u64, Slot)> {
     let pages = i64::from((page >> 5 & 0x7_ffff) << 2 | page >> 29 & 3);
     // 21 bits with a sign.
     let pages = if pages & 1 << 20 == 0 { pages } else { pages - (1 << 21) };
-    let start = section.svma.wrapping_add(at);
+    let start = code_svma.wrapping_add(at);
     let slot = (start & !0xfff).wrapping_add_signed(pages << 12);
     Some((start, Slot::At(slot.wrapping_add(u64::from(load >> 10 & 0xfff) * 8))))
 }
@@ -141,4 +141,38 @@ fn relocations(file: &ElfFile) -> impl Iterator<Item = Relocation> {
     sections
         .flat_map(|section| section.bytes().chunks_exact(RELOCATION_BYTES))
         .filter_map(Relocation::read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stub_of_aarch64_says_its_slot() {
+        // As GNU ld writes them, without and with a mark for branches; `adrp` and `ldr` count.
+        let plain: [u32; 4] = [0xb000_0090, 0xf940_0211, 0x9100_0210, 0xd61f_0220];
+        let back: [u32; 4] = [0x90ff_fff0, 0xf947_fe11, 0x913f_e210, 0xd61f_0220];
+        let marked: [u32; 6] =
+            [0xd503_245f, 0xb000_0090, 0xf940_0611, 0x9100_2210, 0xd61f_0220, 0xd503_201f];
+        type Found = Option<(u64, u64)>;
+        let cases: [(&str, &[u32], u64, Found); 7] = [
+            ("its start", &plain, 0, Some((0, 0x41_1000))),
+            ("its end", &plain, 12, Some((0, 0x41_1000))),
+            ("backwards, far into the page", &back, 4, Some((0, 0x3f_cff8))),
+            ("at the mark", &marked, 0, Some((4, 0x41_1008))),
+            ("behind the mark", &marked, 20, Some((4, 0x41_1008))),
+            ("no stub", &[0xd503_201f; 8], 16, None),
+            ("behind the code", &plain, 64, None),
+        ];
+        for (case, words, within, expected) in cases {
+            let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let base = 0x40_0450;
+            let found = slot_on_aarch64(&code, base, base + within);
+            let found = found.map(|(start, slot)| match slot {
+                Slot::At(slot) => (start - base, slot),
+                Slot::Numbered(number) => panic!("{case}: {number}"),
+            });
+            assert_eq!(found, expected, "{case}");
+        }
+    }
 }
