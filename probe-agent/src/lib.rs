@@ -12,3 +12,4 @@ pub mod os;
 pub mod proc;
 pub mod rank;
 pub mod serve;
+pub mod stack;

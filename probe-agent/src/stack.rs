@@ -1,0 +1,3 @@
+//! Stacks: folded, named, and asked about.
+
+pub mod profile;
