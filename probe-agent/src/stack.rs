@@ -14,6 +14,7 @@ pub mod lines;
 pub mod maps;
 pub mod module;
 pub mod perf_map;
+pub mod profile;
 pub mod record;
 pub mod recording;
 pub mod symbols;
