@@ -25,6 +25,8 @@ pub enum Kind {
     ProcessList,
     /// Bytes of the self test.
     SelfTest,
+    /// Stacks with names.
+    Recording,
     /// What works here. There is one at most, and nobody is given its handle.
     Capabilities,
 }

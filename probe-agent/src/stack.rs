@@ -17,6 +17,7 @@ pub mod perf_map;
 pub mod profile;
 pub mod record;
 pub mod recording;
+pub mod stored;
 pub mod symbols;
 pub mod unwind;
 pub mod vdso;

@@ -15,6 +15,7 @@ pub mod loss;
 pub mod message;
 pub mod observed;
 pub mod parameter;
+pub mod recording;
 pub mod redact;
 pub mod sweep;
 pub mod units;

@@ -46,8 +46,10 @@ pub struct Lost {
     pub vanished: u64,
     /// Processes that were there and could not be read.
     pub refused: u64,
-    /// Kernel files whose text was not understood.
+    /// Kernel files whose text was not understood, and records of samples.
     pub malformed: u64,
+    /// Samples that there was no room for.
+    pub samples: u64,
 }
 
 /// What looking cost the target.

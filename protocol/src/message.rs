@@ -194,6 +194,12 @@ pub enum Engine {
     Snapshot,
     /// Doing the thing itself, to see whether it works.
     Trials,
+    /// Samples by `perf_event_open`.
+    PerfEvents,
+    /// Looks at what threads are in, one after another.
+    Looks,
+    /// Text that was given with the question; nothing was measured.
+    Given,
 }
 
 impl fmt::Display for Engine {
@@ -204,6 +210,9 @@ impl fmt::Display for Engine {
             Self::Counter => "counter",
             Self::Snapshot => "snapshot",
             Self::Trials => "trials",
+            Self::PerfEvents => "perf_event_open",
+            Self::Looks => "looks at threads",
+            Self::Given => "text that was given",
         })
     }
 }

@@ -121,6 +121,8 @@ pub enum Reason {
     NotUnderstood(crate::host_text::HostText),
     /// The window was too short for a rate.
     EmptyWindow,
+    /// Nothing was sampled, so there is nothing to have a share of.
+    NoSamples,
     /// The agent has as many files open as it may.
     OpenFilesLimit {
         /// How many that is.
@@ -323,6 +325,7 @@ impl Reason {
             | Self::TooLong
             | Self::Failed { .. }
             | Self::NoAnswer
+            | Self::NoSamples
             | Self::NotUnderstood(_) => None,
         }
     }
@@ -359,6 +362,7 @@ impl fmt::Display for Reason {
             Self::Failed { errno } => write!(f, "the read failed with error number {errno}"),
             Self::NotUnderstood(text) => write!(f, "the kernel's text was not understood: {text}"),
             Self::EmptyWindow => f.write_str("the window was too short for a rate"),
+            Self::NoSamples => f.write_str("nothing was sampled"),
             Self::OpenFilesLimit { limit } => {
                 write!(f, "the agent may have no more than {limit} files open at once")
             }

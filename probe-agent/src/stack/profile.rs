@@ -19,6 +19,7 @@ pub use builder::Builder;
 pub use callers::{Chain, Chains, Direction};
 pub use difference::{Change, Difference};
 pub use folded::{FoldedError, FoldedLimits, FoldedLoss};
+pub use protocol::recording::Kind;
 pub use ranking::{Row, Share, Subject};
 pub use tree::{Branch, Branches};
 
@@ -44,19 +45,6 @@ pub struct Function {
     pub module: Option<u32>,
     /// What kind of code it is.
     pub kind: Kind,
-}
-
-/// A kind of code, and whether its name is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Kind {
-    /// Named code of a program or a library.
-    User,
-    /// Named code of the kernel.
-    Kernel,
-    /// Named code that a runtime made while it ran.
-    Jit,
-    /// Code without a name of its own: named by where it starts, or by where it is.
-    Unnamed,
 }
 
 /// A function in a place of the call tree.

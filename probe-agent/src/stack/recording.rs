@@ -7,6 +7,8 @@ use super::{images::Image, maps::ImageId};
 use crate::perf::sampler::{Basis, Losses, Reach};
 use std::collections::HashMap;
 
+pub use protocol::recording::Cut;
+
 /// Where something was executed. For calls, a byte before the return address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
@@ -23,38 +25,6 @@ pub enum Place {
     Unmapped(u64),
     /// Stands in place of the calls that led here and are not known.
     Cut(Cut),
-}
-
-/// Why a stack is not known to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Cut {
-    /// It goes on where the copy of the stack ends.
-    ByDump,
-    /// Code has no tables, or they do not lead on.
-    NoUnwindInfo,
-    /// The stack could not be read.
-    StackNotReadable,
-    /// What the process has in its memory could not be read, or it ended before.
-    NoMaps,
-    /// It has more calls than are kept.
-    TooDeep,
-    /// A program of 32 bits.
-    Is32Bit,
-    /// The recording is as large as it may be.
-    ByMemory,
-}
-
-impl Cut {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::ByDump,
-        Self::NoUnwindInfo,
-        Self::StackNotReadable,
-        Self::NoMaps,
-        Self::TooDeep,
-        Self::Is32Bit,
-        Self::ByMemory,
-    ];
 }
 
 /// How much of something there was.

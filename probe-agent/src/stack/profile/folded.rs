@@ -133,7 +133,7 @@ impl Profile {
         let suffix = match function.kind {
             Kind::Kernel => "_[k]",
             Kind::Jit => "_[j]",
-            Kind::User | Kind::Unnamed => "",
+            Kind::User | Kind::Inlined | Kind::Unnamed | Kind::Cut => "",
         };
         format!("{}{suffix}", without_separators(&function.name))
     }
