@@ -279,3 +279,52 @@ const fn kernel_of(part: KernelPart, is_hidden: bool) -> Kernel {
         (KernelPart::Included, false) => Kernel::Named,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_files_without_names_the_heaviest_are_told_of() {
+        let file = |name: u64, why| (HostText::new(format!("file {name}").as_bytes()), why);
+        let files = (0..9).map(|name| (file(name, NoNames::Stripped), name));
+        let mut unnamed: BTreeMap<_, _> = files.collect();
+        unnamed.insert(file(8, NoNames::OtherDebugFile), 20);
+        let told: Vec<_> = heaviest(unnamed, 100)
+            .into_iter()
+            .map(|row| (row.module.as_str().to_owned(), row.why, row.pct.get()))
+            .collect();
+        let wanted = [
+            ("file 8", NoNames::OtherDebugFile, 20.0),
+            ("file 8", NoNames::Stripped, 8.0),
+            ("file 7", NoNames::Stripped, 7.0),
+            ("file 6", NoNames::Stripped, 6.0),
+            ("file 5", NoNames::Stripped, 5.0),
+        ];
+        assert_eq!(told, wanted.map(|(name, why, pct)| (name.to_owned(), why, pct)));
+        assert!(heaviest(BTreeMap::from([(file(1, NoNames::NoStack), 1)]), 0).is_empty());
+    }
+
+    #[test]
+    fn each_reason_why_a_stack_ends_has_a_text_of_its_own() {
+        let texts: std::collections::BTreeSet<_> =
+            Cut::ALL.iter().map(|cut| text_of(*cut)).collect();
+        assert_eq!(texts.len(), Cut::ALL.len());
+        assert!(texts.iter().all(|text| text.starts_with(b"[") && text.ends_with(b"]")));
+    }
+
+    #[test]
+    fn what_is_known_of_the_kernel_is_why_it_is_not_there_before_its_names() {
+        let refused =
+            KernelPart::NotPermitted { errno: rustix::io::Errno::ACCESS, paranoid: Some(2) };
+        let cases = [
+            (KernelPart::Included, false, Kernel::Named),
+            (KernelPart::Included, true, Kernel::NamesHidden),
+            (KernelPart::NotAsked, true, Kernel::NotAsked),
+            (refused, false, Kernel::NotPermitted),
+        ];
+        for (part, is_hidden, wanted) in cases {
+            assert_eq!(kernel_of(part, is_hidden), wanted, "{part:?}");
+        }
+    }
+}
