@@ -16,7 +16,6 @@ pub mod module;
 pub mod naming;
 pub mod perf_map;
 pub mod profile;
-pub mod quality;
 pub mod record;
 pub mod recording;
 pub mod stored;

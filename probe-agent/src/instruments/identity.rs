@@ -33,7 +33,7 @@ pub(super) fn check(asked_ticks: u64, files: &ProcessFiles<'_, '_>) -> Result<()
 }
 
 /// The error for a process whose line cannot be read.
-fn missing(pid: u32, reason: Reason) -> AgentError {
+pub(super) fn missing(pid: u32, reason: Reason) -> AgentError {
     if reason == Reason::Gone {
         let agent_uid = rustix::process::geteuid().as_raw();
         return AgentError::NoSuchProcess { pid, agent_uid };

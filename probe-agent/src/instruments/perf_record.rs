@@ -86,6 +86,7 @@ fn stacks(
     })?;
     let took = window.passed();
     let names = naming::name(&made, context.root, &mut || context.check().is_ok());
+    context.add_cpu(names.cpu_elsewhere);
     context.check()?;
     report::answer(request, (subject, made, names, took), context)
 }

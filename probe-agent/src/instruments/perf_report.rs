@@ -167,11 +167,14 @@ fn difference(
 }
 
 /// The functions of the name that was asked for: all that have it, or the one that has it in its
-/// name.
+/// name. Without one, the heaviest function.
 fn named(request: &Request, profile: &Profile) -> Result<Vec<u32>, AgentError> {
     /// Names in an error.
     const MOST_CANDIDATES: usize = 10;
-    let asked = request.function.clone().unwrap_or_default();
+    let Some(asked) = request.function.clone() else {
+        let heaviest = profile.ranking(Subject::Functions, false).into_iter().next();
+        return Ok(heaviest.and_then(|row| row.index).into_iter().collect());
+    };
     let found = profile.functions_named(asked.as_str());
     let mut names: Vec<HostText> = Vec::new();
     for function in &found {

@@ -11,7 +11,10 @@ use crate::{
     call::{Context, millis},
     instruments::{identity, process_files::ProcessFiles},
     perf::{attr::Event, sampler},
-    stack::{naming::Names, quality, recording::Recording as Made},
+    stack::{
+        naming::{Names, quality},
+        recording::Recording as Made,
+    },
 };
 use protocol::{
     error::AgentError,
@@ -99,7 +102,7 @@ impl Subject {
             events: made.counts.all.events,
             processes: count(made.processes.len()),
             threads: count(made.threads.len()),
-            quality: quality::of(made, names),
+            quality: quality(made, names),
         }
     }
 }

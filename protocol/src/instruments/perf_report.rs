@@ -37,7 +37,7 @@ impl Instrument for PerfReport {
         };
         let is_named = request.function.as_ref().is_some_and(|name| !name.as_str().is_empty());
         match request.mode {
-            Mode::Callers | Mode::Callees if !is_named => {
+            Mode::Callees if !is_named => {
                 needs("function", "a function's name, from mode functions,")
             }
             Mode::Diff if request.baseline.is_none() => {
@@ -82,7 +82,8 @@ pub struct Request {
     #[serde(default)]
     pub mode: Mode,
     /// For callers and callees: a function's name as mode functions has it, or a part that only one
-    /// name has. For lines: only those of this function.
+    /// name has; callers without it are those of the heaviest function. For lines: only those of this
+    /// function.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub function: Option<HostText>,
@@ -295,8 +296,7 @@ mod tests {
     fn a_mode_that_needs_more_says_what() {
         let of = |mode| Request { mode, ..Request::of(ArtifactId(1)) };
         let cases = [
-            (of(Mode::Callers), "function is missing: expected a function's name"),
-            (of(Mode::Callees), "function is missing"),
+            (of(Mode::Callees), "function is missing: expected a function's name"),
             (of(Mode::Diff), "baseline is missing: expected the handle of an earlier recording"),
             (Request { limit: 201, ..of(Mode::Functions) }, "limit is 201: expected 1 to 200"),
             (Request { depth: 0, ..of(Mode::Functions) }, "depth is 0: expected 1 to 64"),

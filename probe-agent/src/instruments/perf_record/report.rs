@@ -1,7 +1,7 @@
 //! From a recording with names to the answer.
 
 use crate::{
-    call::{Context, millis},
+    call::Context,
     instruments::{
         identity,
         perf_report::rows,
@@ -12,7 +12,6 @@ use crate::{
     stack::{
         naming::Names,
         profile::{Kind, Profile, Row, Subject as Ranked},
-        quality::part_of,
         recording::Recording as Made,
         stored::Stored,
     },
@@ -24,7 +23,7 @@ use protocol::{
     instruments::perf_record::{Report, Request},
     loss::Lost,
     message::{Engine, Meta},
-    observed::Observed,
+    observed::{Nature, Observed, Reason},
     recording::{Counted, ProcessRow, Recording, Scope, StackRow},
     units::Percent,
     view::json,
@@ -56,11 +55,8 @@ pub(super) fn answer(
     let refused = sampling::refusals(&made.basis, names.kernel, context.root);
     let has_ended = has_ended(&subject, request.start_ticks, context);
     let processes = processes(&made, &names.profile);
-    let lost = Lost {
-        malformed: made.losses.malformed,
-        samples: made.losses.lost,
-        ..Lost::default()
-    };
+    let lost =
+        Lost { malformed: made.losses.malformed, samples: made.losses.lost, ..Lost::default() };
     let recording = subject.described(&made, &names, took);
     let Names { profile, lines, .. } = names;
     // What was mapped and opened is not needed any more.
@@ -71,7 +67,9 @@ pub(super) fn answer(
     let all = profile.weight();
     let mut report = Report {
         cpu_pct: cpu_pct(recording, took),
-        kernel_pct: part_of(profile.weight_in(Kind::Kernel), all),
+        kernel_pct: Percent::of(profile.weight_in(Kind::Kernel) as f64, all as f64)
+            .ok_or(Reason::NoSamples)
+            .into(),
         has_ended,
         functions: Vec::new(),
         stacks: stacks(profile),
@@ -113,7 +111,6 @@ pub(super) fn answer(
 /// Processor time that samples stand for. The clock counts it; of cycles nobody knows how long one
 /// was, but samples come at a rate.
 fn cpu_pct(recording: &Recording, took: Duration) -> Observed<Percent> {
-    use protocol::observed::{Nature, Reason};
     let spent = match recording.counted {
         Counted::CpuClock => Duration::from_nanos(recording.events),
         Counted::Cycles => {

@@ -52,11 +52,7 @@ pub(super) fn thread(row: &Row, (profile, all): (&Profile, u64)) -> Option<Threa
     })
 }
 
-pub(super) fn chain(
-    chain: Chain,
-    of_function: u64,
-    (profile, all): (&Profile, u64),
-) -> ChainRow {
+pub(super) fn chain(chain: Chain, of_function: u64, (profile, all): (&Profile, u64)) -> ChainRow {
     ChainRow {
         of_function_pct: part(chain.weight, of_function),
         pct: part(chain.weight, all),

@@ -25,10 +25,7 @@ use std::sync::Arc;
 /// # Errors
 ///
 /// Why it is not to be seen.
-pub(super) fn of(
-    pid: u32,
-    context: &Context<'_>,
-) -> Result<(HostText, Arc<OwnedFd>), AgentError> {
+pub(super) fn of(pid: u32, context: &Context<'_>) -> Result<(HostText, Arc<OwnedFd>), AgentError> {
     find(pid, context).map_err(|reason| AgentError::CgroupOutOfSight { pid, reason })
 }
 
