@@ -115,22 +115,13 @@ impl Profile {
     pub fn described(&self, function: u32) -> Option<recording::Function> {
         let found = self.function(function)?;
         let module = found.module.and_then(|module| self.module_name(module));
-        let (name, kind) = (HostText::kept(found.name.clone()), found.kind);
+        let (name, kind) = (HostText::escaped(found.name.clone()), found.kind);
         Some(recording::Function { name, module, kind })
     }
 
     /// A module's name, as answers have it.
     pub fn module_name(&self, module: u32) -> Option<HostText> {
-        self.module(module).map(|name| HostText::kept(name.to_owned()))
-    }
-
-    /// The weight of stacks that end in a kind of code.
-    pub fn weight_in(&self, kind: Kind) -> u64 {
-        let is_in = |sample: &&Sample| {
-            let function = sample.node.and_then(|node| self.function_of(node));
-            function.and_then(|index| self.function(index)).is_some_and(|found| found.kind == kind)
-        };
-        self.samples.iter().filter(is_in).map(|sample| sample.weight).sum()
+        self.module(module).map(|name| HostText::escaped(name.to_owned()))
     }
 
     fn function(&self, index: u32) -> Option<&Function> {

@@ -11,8 +11,8 @@ use crate::{
     order, rank,
     stack::{
         naming::Names,
-        profile::{Kind, Profile, Row, Subject as Ranked},
-        recording::Recording as Made,
+        profile::{Profile, Row, Stack, Subject as Ranked},
+        recording::{Place, Recording as Made},
         stored::Stored,
     },
 };
@@ -55,6 +55,7 @@ pub(super) fn answer(
     let refused = sampling::refusals(&made.basis, names.kernel, context.root);
     let has_ended = has_ended(&subject, request.start_ticks, context);
     let processes = processes(&made, &names.profile);
+    let kernel_pct = kernel_pct(&made);
     let lost =
         Lost { malformed: made.losses.malformed, samples: made.losses.lost, ..Lost::default() };
     let recording = subject.described(&made, &names, took);
@@ -67,9 +68,7 @@ pub(super) fn answer(
     let all = profile.weight();
     let mut report = Report {
         cpu_pct: cpu_pct(recording, took),
-        kernel_pct: Percent::of(profile.weight_in(Kind::Kernel) as f64, all as f64)
-            .ok_or(Reason::NoSamples)
-            .into(),
+        kernel_pct,
         has_ended,
         functions: Vec::new(),
         stacks: stacks(profile),
@@ -128,6 +127,17 @@ fn cpu_pct(recording: &Recording, took: Duration) -> Observed<Percent> {
     Percent::of_time(spent, took).ok_or(Reason::EmptyWindow).into()
 }
 
+/// What ends in the kernel, with or without a name.
+fn kernel_pct(made: &Made) -> Observed<Percent> {
+    let is_in_kernel = |node: u32| {
+        let node = usize::try_from(node).ok().and_then(|node| made.nodes.get(node));
+        node.is_some_and(|node| matches!(node.place, Place::Kernel(_)))
+    };
+    let weights = made.weights.iter().filter(|(_, node, _)| is_in_kernel(*node));
+    let events: u64 = weights.map(|(_, _, weight)| weight.events).sum();
+    Percent::of(events as f64, made.counts.all.events as f64).ok_or(Reason::NoSamples).into()
+}
+
 /// Whether the process is not there any more, or is another.
 fn has_ended(subject: &Subject, start_ticks: u64, context: &Context<'_>) -> bool {
     match (subject.scope, subject.pid) {
@@ -162,20 +172,33 @@ fn processes(made: &Made, profile: &Profile) -> Vec<ProcessRow> {
     weights.into_iter().map(row).collect()
 }
 
+/// The heaviest stacks, of those that go through each other only the heaviest.
 fn stacks(profile: &Profile) -> Vec<StackRow> {
     let all = profile.weight() as f64;
-    let row = |stack: crate::stack::profile::Stack| {
-        let calls = stack.functions.len();
-        let left_out = calls.saturating_sub(MOST_CALLS);
+    let share = |stack: &Stack| Percent::of(stack.weight as f64, all).unwrap_or_default();
+    let mut shown: Vec<Stack> = Vec::new();
+    for stack in profile.stacks(MOST_STACKS * 8) {
+        let is_part = |other: &Stack| {
+            other.functions.starts_with(&stack.functions)
+                || stack.functions.starts_with(&other.functions)
+        };
+        if shown.len() < MOST_STACKS
+            && share(&stack).get() >= LEAST_STACK_PCT
+            && !shown.iter().any(is_part)
+        {
+            shown.push(stack);
+        }
+    }
+    let row = |stack: &Stack| {
+        let left_out = stack.functions.len().saturating_sub(MOST_CALLS);
         // The outermost says which program it is.
         let is_shown = |place: usize| place == 0 || place > left_out;
-        let shown = (0..).zip(&stack.functions).filter(|(place, _)| is_shown(*place));
+        let calls = (0..).zip(&stack.functions).filter(|(place, _)| is_shown(*place));
         StackRow {
-            pct: Percent::of(stack.weight as f64, all).unwrap_or_default(),
+            pct: share(stack),
             calls_left_out: u32::try_from(left_out).unwrap_or(u32::MAX),
-            calls: shown.map(|(_, function)| rows::shown(profile, *function)).collect(),
+            calls: calls.map(|(_, function)| rows::shown(profile, *function)).collect(),
         }
     };
-    let stacks = profile.stacks(MOST_STACKS).into_iter().map(row);
-    stacks.take_while(|stack| stack.pct.get() >= LEAST_STACK_PCT).collect()
+    shown.iter().map(row).collect()
 }
