@@ -3,10 +3,13 @@
 mod capabilities;
 mod capture;
 mod cgroup_files;
+mod cgroup_levels;
 #[cfg(test)]
 mod fake;
 mod hidden;
 mod host_snapshot;
+mod memory_profile;
+mod one_process;
 mod ownership;
 mod process_files;
 mod process_inspect;

@@ -3,6 +3,7 @@
 pub mod capabilities;
 pub mod capture;
 pub mod host_snapshot;
+pub mod memory_profile;
 pub mod process_inspect;
 pub mod process_list;
 pub mod self_test;
@@ -78,6 +79,7 @@ macro_rules! for_each_instrument {
             HostSnapshot, host_snapshot;
             Capabilities, capabilities;
             Capture, capture;
+            MemoryProfile, memory_profile;
         }
     };
 }

@@ -145,6 +145,38 @@ pub enum Reason {
     NotInSnapshot,
     /// The snapshot that is looked at holds one instant, and this takes two.
     OneInstant,
+    /// It was not asked for.
+    NotAskedFor,
+    /// Reading it would keep the process from mapping memory for too long to do so unasked.
+    WouldPause {
+        /// For about how long.
+        estimated_ms: u32,
+        /// The longest that is risked unasked.
+        limit_ms: u32,
+    },
+    /// It went one way only, or nowhere: there is no time between turns.
+    NoTurns,
+    /// Nothing could be sampled.
+    NotSampling(SamplingBarrier),
+}
+
+/// Why nothing could be sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SamplingBarrier {
+    /// `perf_event_open` was refused.
+    Refused {
+        /// `kernel.perf_event_paranoid`, where it can be read.
+        paranoid: Option<i64>,
+    },
+    /// There is no room: too many open files, or too much locked memory.
+    NoRoom,
+    /// The kernel has no performance events.
+    NotInKernel,
+    /// Something else, with the kernel's error number.
+    Failed {
+        /// `errno`.
+        errno: i32,
+    },
 }
 
 /// A lock of the kernel that a read of a process's file takes.
@@ -205,6 +237,8 @@ pub enum Feature {
     CgroupFile,
     /// A field that this kernel's file does not have.
     Field,
+    /// `/proc/PID/smaps`, `CONFIG_PROC_PAGE_MONITOR`.
+    MappingSizes,
 }
 
 /// Something an administrator can switch on.
@@ -253,7 +287,7 @@ pub enum OutOfSight {
 impl Reason {
     /// Whether there is no such value, which is an answer, unlike a value that could not be read.
     pub const fn is_absence(&self) -> bool {
-        matches!(self, Self::NoLimitSet | Self::DoesNotApply(_))
+        matches!(self, Self::NoLimitSet | Self::DoesNotApply(_) | Self::NoTurns)
     }
 
     /// What the reader can do about it, where something can be done.
@@ -313,7 +347,21 @@ impl Reason {
             Self::NotInSnapshot | Self::OneInstant => {
                 Some("ask the machine itself, or make a snapshot with `sysmcp capture`".to_owned())
             }
-            Self::TooCostly { .. }
+            Self::WouldPause { .. } => Some("ask again with `with_smaps` always".to_owned()),
+            Self::NotSampling(SamplingBarrier::Refused { .. }) => Some(
+                "connect as root, or run `sysctl kernel.perf_event_paranoid=2` as root for \
+                 processes of one's own"
+                    .to_owned(),
+            ),
+            Self::NotSampling(SamplingBarrier::NoRoom) => Some(
+                "connect as root, or raise the limits of open files and of locked memory of this \
+                 login (`ulimit -n`, `ulimit -l`)"
+                    .to_owned(),
+            ),
+            Self::NotSampling(SamplingBarrier::NotInKernel | SamplingBarrier::Failed { .. })
+            | Self::NotAskedFor
+            | Self::NoTurns
+            | Self::TooCostly { .. }
             | Self::KernelLacks(_)
             | Self::NoLimitSet
             | Self::Gone
@@ -376,6 +424,30 @@ impl fmt::Display for Reason {
             }
             Self::NotInSnapshot => f.write_str("not in the snapshot"),
             Self::OneInstant => f.write_str("the snapshot holds one instant, and this takes two"),
+            Self::NotAskedFor => f.write_str("not asked for"),
+            Self::WouldPause { estimated_ms, limit_ms } => write!(
+                f,
+                "not read unasked: it would keep the process from mapping memory for up to about \
+                 {estimated_ms} ms, and {limit_ms} ms is the most that is risked"
+            ),
+            Self::NoTurns => f.write_str("it did not turn in the window"),
+            Self::NotSampling(barrier) => write!(f, "nothing could be sampled: {barrier}"),
+        }
+    }
+}
+
+impl fmt::Display for SamplingBarrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { paranoid: Some(paranoid) } => {
+                write!(f, "perf_event_open was refused, with kernel.perf_event_paranoid {paranoid}")
+            }
+            Self::Refused { paranoid: None } => f.write_str("perf_event_open was refused"),
+            Self::NoRoom => f.write_str("no room for open files or locked memory"),
+            Self::NotInKernel => f.write_str("this kernel has no performance events"),
+            Self::Failed { errno } => {
+                write!(f, "perf_event_open failed with error number {errno}")
+            }
         }
     }
 }
@@ -455,6 +527,7 @@ impl fmt::Display for Feature {
             Self::CgroupCpuQuota => "CPU quotas of cgroups (CONFIG_CFS_BANDWIDTH)",
             Self::CgroupFile => "this file of the cgroup's controller",
             Self::Field => "the kernel's file has no such field",
+            Self::MappingSizes => "/proc/PID/smaps (CONFIG_PROC_PAGE_MONITOR)",
         })
     }
 }
