@@ -5,6 +5,7 @@
 mod capabilities;
 mod capture;
 mod host_snapshot;
+mod memory_profile;
 mod process_inspect;
 mod process_list;
 mod self_test;

@@ -73,6 +73,7 @@ Tools:
   process_list      which processes used the machine in the last second
   process_inspect   what one process spends its time on
   self_test         counts; measures nothing
+  memory_profile    how the memory of one process grows, and what it consists of
   capture           takes the files that the others read; sysmcp keeps them
 
 Sweep:

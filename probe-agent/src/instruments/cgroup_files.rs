@@ -134,9 +134,7 @@ impl CgroupFiles {
     pub(super) fn swap(&self, folder: &str, root: &Root) -> Result<Bytes, Reason> {
         if self.is_v2 {
             let file = "memory.swap.current";
-            return self
-                .parsed(folder, file, Feature::CgroupFile, root, only_number)
-                .map(Bytes);
+            return self.parsed(folder, file, Feature::CgroupFile, root, only_number).map(Bytes);
         }
         self.parsed(folder, "memory.stat", Feature::Field, root, cgroup::parse_swap)
     }

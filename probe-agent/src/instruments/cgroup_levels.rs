@@ -147,7 +147,8 @@ impl CgroupLevels {
             own.and_then(|levels| levels.own(|files, at| read(files, at, root))).into()
         };
         let tightest = |read: fn(&CgroupFiles, &str, &Root) -> Result<Option<Bytes>, Reason>| {
-            let levels = memory.clone().map(|levels| levels.each(|files, at| read(files, at, root)));
+            let levels =
+                memory.clone().map(|levels| levels.each(|files, at| read(files, at, root)));
             levels.map_or_else(Observed::Unknown, |levels| levels.tightest())
         };
         MemoryEnd {

@@ -133,7 +133,12 @@ impl<'c, 's> Life<'c, 's> {
     /// # Errors
     ///
     /// That it ended, or as for [`Context::check`].
-    pub(super) fn wait(&self, started: Instant, end: Duration, window: Duration) -> Result<(), AgentError> {
+    pub(super) fn wait(
+        &self,
+        started: Instant,
+        end: Duration,
+        window: Duration,
+    ) -> Result<(), AgentError> {
         /// A process that ends is noticed so late, at most.
         const STEP: Duration = Duration::from_millis(50);
         while started.elapsed() < end {

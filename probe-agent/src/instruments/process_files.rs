@@ -260,16 +260,14 @@ mod tests {
         let context = machine.context();
         let files = ProcessFiles { pid: 7, context: &context };
         let after_ms = millis(PATIENCE);
-        for (file, lock) in
-            [
-                ("cmdline", Lock::Memory),
-                ("maps", Lock::Memory),
-                ("smaps", Lock::Memory),
-                ("smaps_rollup", Lock::Memory),
-                ("io", Lock::Exec),
-                ("task/8/syscall", Lock::Exec),
-            ]
-        {
+        for (file, lock) in [
+            ("cmdline", Lock::Memory),
+            ("maps", Lock::Memory),
+            ("smaps", Lock::Memory),
+            ("smaps_rollup", Lock::Memory),
+            ("io", Lock::Exec),
+            ("task/8/syscall", Lock::Exec),
+        ] {
             machine.hang(&format!("7/{file}"));
             let found = files.whole(file, Feature::Field);
             assert_eq!(found, Err(Reason::DidNotReturn { after_ms, lock }), "{file}");

@@ -59,7 +59,11 @@ impl Collect for ProcessInspect {
 /// # Errors
 ///
 /// As for [`Life::wait`].
-fn pass(life: &Life<'_, '_>, sampler: &mut Sampler<'_, '_>, window: Duration) -> Result<(), AgentError> {
+fn pass(
+    life: &Life<'_, '_>,
+    sampler: &mut Sampler<'_, '_>,
+    window: Duration,
+) -> Result<(), AgentError> {
     let context = life.files.context;
     // Thousands of threads take a while to read, on a busy machine longer than the window: that
     // begins behind it, or no look would fit.

@@ -321,10 +321,15 @@ pub struct Host {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sites {
-    /// Page faults that were sampled, each of them.
+    /// Page faults that the samples stand for.
     pub faults: u64,
-    /// Page faults that there was no room for.
-    pub lost: u64,
+    /// A sample was taken of each so many: of all where they are few.
+    pub each: u32,
+    /// For how long they were taken, in milliseconds: for less than the window where they cost too much
+    /// of the call's processor time.
+    pub sampled_ms: u64,
+    /// Samples that there was no room for.
+    pub lost_samples: u64,
     /// Share of stacks that are known to the outermost call, in percent.
     pub complete_pct: Observed<Percent>,
     /// Functions, the heaviest first: the innermost on each stack that is of no allocator, C library

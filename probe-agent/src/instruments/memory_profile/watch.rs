@@ -2,17 +2,16 @@
 
 use super::trend::{self, Sample};
 use crate::{
-    instruments::{one_process::Life, ownership::has_its_own, process_files::ProcessFiles},
+    instruments::{one_process::Life, process_files::ProcessFiles},
     proc::{
         KeptFile,
-        pid_stat::{self, PidStat},
         pid_status::{self, MemoryLines},
     },
     stack::record,
 };
 use protocol::{
     error::AgentError,
-    instruments::{memory_profile::Trend, process_list::State},
+    instruments::memory_profile::Trend,
     observed::{Feature, Observed, Reason},
     units::Bytes,
 };
@@ -83,10 +82,20 @@ impl<'l, 'c, 's> Watch<'l, 'c, 's> {
             }
             return Ok(());
         }
-        while self.started.elapsed() < self.window {
-            self.step(self.window)?;
-        }
+        self.pass_until(self.window)?;
         self.look();
+        Ok(())
+    }
+
+    /// Lets time pass until so far into the window.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Watch::pass_all`].
+    pub(super) fn pass_until(&mut self, end: Duration) -> Result<(), AgentError> {
+        while self.started.elapsed() < end.min(self.window) {
+            self.step(end)?;
+        }
         Ok(())
     }
 
@@ -139,10 +148,7 @@ impl<'l, 'c, 's> Watch<'l, 'c, 's> {
     }
 
     /// How one kind of memory went.
-    pub(super) fn trend(
-        &self,
-        kind: impl Fn(&MemoryLines) -> Option<Bytes>,
-    ) -> Observed<Trend> {
+    pub(super) fn trend(&self, kind: impl Fn(&MemoryLines) -> Option<Bytes>) -> Observed<Trend> {
         let lacks = Reason::KernelLacks(Feature::Field);
         let levels: Option<Vec<Sample>> =
             self.samples.iter().map(|(at, lines)| Some((*at, kind(lines)?.0))).collect();
@@ -164,10 +170,7 @@ impl record::Window for Watch<'_, '_, '_> {
     type End = AgentError;
 
     fn pass(&mut self, time: Duration) -> Result<bool, AgentError> {
-        let until = self.started.elapsed() + time;
-        while self.started.elapsed() < until.min(self.window) {
-            self.step(until)?;
-        }
+        self.pass_until(self.started.elapsed() + time)?;
         let spent = self.files.context.cpu_spent();
         let costs_too_much = self.most_cpu.is_some_and(|most| spent >= most);
         Ok(self.started.elapsed() < self.recorded_until && !costs_too_much)
@@ -176,16 +179,4 @@ impl record::Window for Watch<'_, '_, '_> {
     fn add_cpu(&mut self, spent: Duration) {
         self.files.context.add_cpu(spent);
     }
-}
-
-/// Whether a process has memory of its own.
-///
-/// # Errors
-///
-/// Why it has none.
-pub(super) fn has_memory(files: &ProcessFiles<'_, '_>) -> Result<(), Reason> {
-    files.parsed("stat", Feature::Field, |text| {
-        let stat: PidStat<'_> = pid_stat::parse(text)?;
-        Ok(has_its_own(State::from_letter(stat.state), stat.is_kernel_thread()))
-    })?
 }

@@ -335,9 +335,9 @@ fn per_second(growth: i64, window: Duration) -> Option<i64> {
 mod tests {
     use super::*;
     use crate::instruments::{
+        cgroup_levels::CgroupLevels,
         fake::{FakeMachine, FakeStat, io},
         process_files::ProcessFiles,
-        cgroup_levels::CgroupLevels,
         thread_accounts::ThreadId,
     };
     use protocol::{host_text::HostText, instruments::process_list::State, loss::CutBy};

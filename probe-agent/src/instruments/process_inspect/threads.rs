@@ -1,8 +1,8 @@
 //! The threads at one end of the window.
 
-use super::missing;
 use crate::{
     instruments::{
+        one_process::missing,
         process_files::{ProcessFiles, io_of_each},
         thread_accounts::ThreadId,
     },

@@ -136,7 +136,9 @@ fn sites() -> Sites {
     };
     Sites {
         faults: 2_561,
-        lost: 0,
+        each: 1,
+        sampled_ms: 4_803,
+        lost_samples: 0,
         complete_pct: Observed::Known(percent(100.0)),
         functions: vec![Site {
             function: function("remember_request"),

@@ -184,12 +184,15 @@ fn mappings(rows: &[Mapping]) -> Table {
 
 fn sites(sites: &Sites) -> Table {
     let mut title = format!(
-        "who touched new memory, by {} page faults, {} % of stacks complete",
+        "who touched new memory, by {} page faults in {} ms, a sample of each {}, {} % of stacks \
+         complete",
         sites.faults,
+        sites.sampled_ms,
+        sites.each,
         or_unknown(&sites.complete_pct, |share| percent(*share))
     );
-    if sites.lost > 0 {
-        title.push_str(&format!("; {} more were lost", sites.lost));
+    if sites.lost_samples > 0 {
+        title.push_str(&format!("; {} samples were lost", sites.lost_samples));
     }
     let missing = (sites.functions_total as usize).saturating_sub(sites.functions.len());
     if missing > 0 {
