@@ -7,6 +7,7 @@ mod finding;
 pub mod host_class;
 pub mod memory_class;
 pub mod process_class;
+pub mod sampled;
 
 use protocol::view::table::Table;
 use schemars::JsonSchema;

@@ -156,27 +156,8 @@ pub enum Reason {
     },
     /// It went one way only, or nowhere: there is no time between turns.
     NoTurns,
-    /// Nothing could be sampled.
-    NotSampling(SamplingBarrier),
-}
-
-/// Why nothing could be sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum SamplingBarrier {
-    /// `perf_event_open` was refused.
-    Refused {
-        /// `kernel.perf_event_paranoid`, where it can be read.
-        paranoid: Option<i64>,
-    },
-    /// There is no room: too many open files, or too much locked memory.
-    NoRoom,
-    /// The kernel has no performance events.
-    NotInKernel,
-    /// Something else, with the kernel's error number.
-    Failed {
-        /// `errno`.
-        errno: i32,
-    },
+    /// Nothing could be sampled; the answer says why beside it.
+    NotSampling,
 }
 
 /// A lock of the kernel that a read of a process's file takes.
@@ -268,6 +249,8 @@ pub enum Nature {
     NotInService,
     /// No request completed in the window, so none took any time.
     NoRequests,
+    /// What was counted is no processor time.
+    NotProcessorTime,
 }
 
 /// What cannot be seen from where the agent runs.
@@ -348,17 +331,7 @@ impl Reason {
                 Some("ask the machine itself, or make a snapshot with `sysmcp capture`".to_owned())
             }
             Self::WouldPause { .. } => Some("ask again with `with_smaps` always".to_owned()),
-            Self::NotSampling(SamplingBarrier::Refused { .. }) => Some(
-                "connect as root, or run `sysctl kernel.perf_event_paranoid=2` as root for \
-                 processes of one's own"
-                    .to_owned(),
-            ),
-            Self::NotSampling(SamplingBarrier::NoRoom) => Some(
-                "connect as root, or raise the limits of open files and of locked memory of this \
-                 login (`ulimit -n`, `ulimit -l`)"
-                    .to_owned(),
-            ),
-            Self::NotSampling(SamplingBarrier::NotInKernel | SamplingBarrier::Failed { .. })
+            Self::NotSampling
             | Self::NotAskedFor
             | Self::NoTurns
             | Self::TooCostly { .. }
@@ -431,23 +404,7 @@ impl fmt::Display for Reason {
                  {estimated_ms} ms, and {limit_ms} ms is the most that is risked"
             ),
             Self::NoTurns => f.write_str("it did not turn in the window"),
-            Self::NotSampling(barrier) => write!(f, "nothing could be sampled: {barrier}"),
-        }
-    }
-}
-
-impl fmt::Display for SamplingBarrier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused { paranoid: Some(paranoid) } => {
-                write!(f, "perf_event_open was refused, with kernel.perf_event_paranoid {paranoid}")
-            }
-            Self::Refused { paranoid: None } => f.write_str("perf_event_open was refused"),
-            Self::NoRoom => f.write_str("no room for open files or locked memory"),
-            Self::NotInKernel => f.write_str("this kernel has no performance events"),
-            Self::Failed { errno } => {
-                write!(f, "perf_event_open failed with error number {errno}")
-            }
+            Self::NotSampling => f.write_str("nothing could be sampled: see `refused`"),
         }
     }
 }
@@ -551,6 +508,7 @@ impl fmt::Display for Nature {
             Self::NotInContainer => "not in a container",
             Self::NotInService => "not in a service",
             Self::NoRequests => "no request completed in the window",
+            Self::NotProcessorTime => "what was counted is no processor time",
         })
     }
 }

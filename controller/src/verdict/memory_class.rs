@@ -264,11 +264,17 @@ impl Verdict<'_> {
                     ));
                 }
             }
+            // What was refused is said below.
+            Observed::Unknown(Reason::NotAskedFor | Reason::NotSampling) => {}
             Observed::Unknown(reason) => {
-                if !reason.is_absence() && *reason != Reason::NotAskedFor {
+                if !reason.is_absence() {
                     self.said.cannot_tell.push(format!("who touches new memory: {reason}"));
                 }
             }
+        }
+        for refusal in &self.report.refused {
+            let why = refusal.in_our_words();
+            self.said.cannot_tell.push(format!("who touches new memory, or a part of it: {why}"));
         }
     }
 
@@ -303,6 +309,11 @@ impl Verdict<'_> {
             Class::LeakSuspected if self.report.sites == Observed::Unknown(Reason::NotAskedFor) => {
                 Some(again(json!({"sites": true}), "which functions touch the new memory"))
             }
+            Class::LeakSuspected if self.meta.artifact.is_some() => Some(NextStep {
+                tool: "perf_report".to_owned(),
+                parameters: json!({"artifact": self.meta.artifact, "mode": "callers"}),
+                why: "through which calls new memory is touched; samples nothing again".to_owned(),
+            }),
             Class::AtMemoryLimit => Some(NextStep {
                 tool: "process_list".to_owned(),
                 parameters: json!({"sort": "rss", "group_by": "service"}),

@@ -14,7 +14,8 @@ use crate::{
     instruments::{
         Collect,
         cgroup_levels::CgroupLevels,
-        one_process::{Life, Line, alive, check_identity, missing},
+        identity::{self, missing},
+        one_process::{Life, Line, alive},
         ownership::has_its_own,
         process_files::ProcessFiles,
     },
@@ -27,6 +28,7 @@ use protocol::{
     observed::{Feature, Reason},
 };
 use report::Found;
+use sites::NotRecorded;
 use sizes::Sizes;
 use std::time::Duration;
 use watch::Watch;
@@ -36,7 +38,7 @@ impl Collect for MemoryProfile {
         let files = ProcessFiles { pid: request.pid, context };
         // A snapshot of one instant begins there.
         context.root.pass(false);
-        check_identity(request.start_ticks, &files)?;
+        identity::check(request.start_ticks, &files)?;
         let began = context.root.monotonic();
         let (first, own) = line(&files)?;
         let levels = CgroupLevels::of(&own);
@@ -46,9 +48,9 @@ impl Collect for MemoryProfile {
         let mut watch = Watch::start(&life, own, window);
         let recorded = if request.sites && has_its_own(first.state, first.is_kernel_thread).is_ok()
         {
-            sites::sample(&mut watch, &own, request.pid, window)?
+            sites::sample(&mut watch, &own, (request.pid, first.start_ticks), window)?
         } else {
-            Err(Reason::NotAskedFor)
+            Err(NotRecorded::Because(Reason::NotAskedFor))
         };
         watch.pass_all()?;
         let (last, own) = line(&files).map_err(|error| {

@@ -10,7 +10,6 @@ use crate::{
     os::clock,
     proc::{
         KeptFile, Root,
-        parse::number_of,
         pid_stat::{self, PidStat},
     },
 };
@@ -18,7 +17,7 @@ use protocol::{
     error::AgentError,
     host_text::{HostText, MAX_BYTES},
     instruments::{process_inspect::Identity, process_list::State},
-    observed::{Feature, Observed, Reason},
+    observed::{Feature, Observed},
 };
 use std::time::{Duration, Instant};
 
@@ -170,42 +169,4 @@ impl<'c, 's> Life<'c, 's> {
         let after_ms = u64::try_from(after).unwrap_or(u64::MAX);
         AgentError::EndedInWindow { pid: self.files.pid, after_ms }
     }
-}
-
-/// Checks that the pid is the process that was meant: one that is there, is no thread of another,
-/// and started when the caller says, where that is not 0.
-///
-/// # Errors
-///
-/// That it is not.
-pub(super) fn check_identity(
-    start_ticks: u64,
-    files: &ProcessFiles<'_, '_>,
-) -> Result<(), AgentError> {
-    let pid = files.pid;
-    let found_ticks = files
-        .parsed("stat", Feature::Field, |text| pid_stat::parse(text).map(|stat| stat.start_ticks))
-        .map_err(|reason| missing(pid, reason))?;
-    if start_ticks != 0 && start_ticks != found_ticks {
-        let asked_ticks = start_ticks;
-        return Err(AgentError::ProcessReplaced { pid, asked_ticks, found_ticks });
-    }
-    let leader = files.parsed("status", Feature::Field, |text| number_of(text, "Tgid"));
-    match leader {
-        Ok(leader) if leader != u64::from(pid) => {
-            let leader = u32::try_from(leader).unwrap_or_default();
-            Err(AgentError::IsThread { tid: pid, pid: leader })
-        }
-        Ok(_) | Err(_) => Ok(()),
-    }
-}
-
-/// The error for a process whose line cannot be read.
-pub(super) fn missing(pid: u32, reason: Reason) -> AgentError {
-    if reason == Reason::Gone {
-        let agent_uid = rustix::process::geteuid().as_raw();
-        return AgentError::NoSuchProcess { pid, agent_uid };
-    }
-    let path = format!("/proc/{pid}/stat");
-    AgentError::Unreadable { path: protocol::host_text::HostText::new(path.as_bytes()), reason }
 }

@@ -13,7 +13,8 @@ use crate::{
     instruments::{
         Collect,
         cgroup_levels::CgroupLevels,
-        one_process::{Life, alive, check_identity},
+        identity,
+        one_process::{Life, alive},
         process_files::ProcessFiles,
     },
 };
@@ -31,7 +32,7 @@ impl Collect for ProcessInspect {
         let files = ProcessFiles { pid: request.pid, context };
         // A snapshot of one instant begins there.
         context.root.pass(false);
-        check_identity(request.start_ticks, &files)?;
+        identity::check(request.start_ticks, &files)?;
         let levels = CgroupLevels::of(&alive(&files));
         let window = Duration::from_millis(request.window_ms.into());
         let began = context.root.monotonic();

@@ -10,7 +10,9 @@ mod table;
 
 use crate::{
     host_text::HostText,
-    instruments::{Exchange, Instrument, NoItems, process_inspect::Identity},
+    instruments::{
+        Exchange, Instrument, NoItems, capabilities::Refusal, process_inspect::Identity,
+    },
     observed::Observed,
     parameter::{InvalidParameter, in_range},
     recording::Function,
@@ -127,6 +129,8 @@ pub struct Report {
     pub host: Host,
     /// Who touched new memory in the window.
     pub sites: Observed<Sites>,
+    /// What was wanted for `sites` and refused, with the remedy. Empty where nothing was.
+    pub refused: Vec<Refusal>,
 }
 
 /// How memory went in the window, by kind.

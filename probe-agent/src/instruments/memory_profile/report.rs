@@ -1,7 +1,7 @@
 //! The report, out of what was watched and read.
 
 use super::{
-    sites::{self, Recorded},
+    sites::{self, NotRecorded, Recorded},
     sizes::Sizes,
     trend::difference,
     watch::Watch,
@@ -50,7 +50,7 @@ pub(super) struct Found<'w, 'l, 'c, 's> {
     pub(super) sizes: Sizes,
     /// At both ends.
     pub(super) cgroup: [MemoryEnd; 2],
-    pub(super) recorded: Result<Recorded, Reason>,
+    pub(super) recorded: Result<Recorded, NotRecorded>,
 }
 
 /// Puts the report together.
@@ -65,15 +65,21 @@ pub(super) fn assemble(
 ) -> Result<(Report, Meta), AgentError> {
     context.check()?;
     let (process, redacted) = one_process::identity((request.pid, found.via), &found.last, context);
-    let recorded = std::mem::replace(&mut found.recorded, Err(Reason::NotAskedFor));
+    let not_asked = Err(NotRecorded::Because(Reason::NotAskedFor));
+    let recorded = std::mem::replace(&mut found.recorded, not_asked);
     let has_sampled = recorded.is_ok();
-    let (sites, artifact) = match recorded {
+    let (sites, refused, artifact) = match recorded {
         Ok(recorded) => {
-            let name = process.name.clone();
-            let (sites, artifact) = sites::report(recorded, request.pid, &name, context);
-            (Observed::Known(sites), artifact)
+            let (sites, refused, artifact) = sites::report(recorded, context);
+            (Observed::Known(sites), refused, artifact)
         }
-        Err(reason) => (Observed::Unknown(found.has_memory.clone().err().unwrap_or(reason)), None),
+        Err(NotRecorded::Refused(refusal)) => {
+            (Observed::Unknown(Reason::NotSampling), vec![refusal], None)
+        }
+        Err(NotRecorded::Because(reason)) => {
+            let reason = found.has_memory.clone().err().unwrap_or(reason);
+            (Observed::Unknown(reason), Vec::new(), None)
+        }
     };
     let window = Window::between(found.first.at, found.last.at);
     let rows = found.sizes.regions.clone().map(|regions| mappings(&regions));
@@ -88,6 +94,7 @@ pub(super) fn assemble(
         cgroup: found.cgroup(window),
         host: host(context.root),
         sites,
+        refused,
     };
     let mut meta = Meta {
         engine: if has_sampled { Engine::PerfEvents } else { Engine::Procfs },

@@ -7,11 +7,14 @@
 use super::watch::Watch;
 use crate::{
     call::Context,
-    instruments::process_files::ProcessFiles,
-    perf::sampler::{Measure, SamplerError, Scope, Settings, UserStack},
+    instruments::{
+        process_files::ProcessFiles,
+        sampling::{self, Subject},
+    },
+    perf::sampler::{Measure, Settings},
     proc::pid_stat,
     stack::{
-        naming::{self, Names, quality},
+        naming::{self, Names},
         profile::{Direction, Function, Kind, Profile},
         record::{NoRecording, record},
         recording::{Limits, Recording},
@@ -21,9 +24,11 @@ use crate::{
 use protocol::{
     artifact::ArtifactId,
     error::AgentError,
-    host_text::HostText,
-    instruments::memory_profile::{Site, Sites},
-    observed::{Feature, Observed, Reason, SamplingBarrier},
+    instruments::{
+        capabilities::Refusal,
+        memory_profile::{Site, Sites},
+    },
+    observed::{Feature, Reason},
     recording as told,
     units::{Bytes, Percent},
 };
@@ -43,9 +48,17 @@ const SAMPLES_PER_S: u64 = 2_000;
 
 /// What was recorded.
 pub(super) struct Recorded {
-    recording: Recording,
-    each: u32,
+    subject: Subject,
+    made: Recording,
     sampled: Duration,
+}
+
+/// Why nothing was.
+pub(super) enum NotRecorded {
+    /// It was not asked for, or is not there.
+    Because(Reason),
+    /// The kernel did not let it.
+    Refused(Refusal),
 }
 
 /// Samples page faults until the window is over.
@@ -56,36 +69,35 @@ pub(super) struct Recorded {
 pub(super) fn sample(
     watch: &mut Watch<'_, '_, '_>,
     files: &ProcessFiles<'_, '_>,
-    pid: u32,
+    (pid, start_ticks): (u32, u64),
     window: Duration,
-) -> Result<Result<Recorded, Reason>, AgentError> {
+) -> Result<Result<Recorded, NotRecorded>, AgentError> {
     let context = files.context;
     if context.root.live_proc().is_none() {
-        return Ok(Err(Reason::NotInSnapshot));
+        return Ok(Err(NotRecorded::Because(Reason::NotInSnapshot)));
     }
+    let subject = Subject::process(pid, start_ticks, context)?;
     let before = faults(files);
     watch.pass_until(COUNTED_FOR)?;
-    let each = each_of(before.zip(faults(files)), COUNTED_FOR);
     let settings = Settings {
-        scope: Scope::Process(pid),
         measure: Measure::PageFaults,
-        hertz: each.into(),
-        stack: UserStack::UnwindTables { dump_bytes: Settings::DEFAULT_DUMP_BYTES },
-        with_kernel: true,
-        ring_kib: None,
+        hertz: each_of(before.zip(faults(files)), COUNTED_FOR).into(),
+        ..Settings::cpu(subject.sampled.clone())
     };
     let half = Duration::from_millis(u64::from(context.budget.cpu_ms) / 2);
     watch.record_until(window, half);
     let began = watch.elapsed();
-    let recorded = record(context.root, &settings, Limits::default(), watch);
+    let made = record(context.root, &settings, Limits::default(), watch);
     let sampled = watch.elapsed().saturating_sub(began);
-    match recorded {
-        Ok(recording) => {
-            let each = u32::try_from(recording.basis.hertz).unwrap_or(u32::MAX);
-            Ok(Ok(Recorded { recording, each, sampled }))
-        }
-        Err(NoRecording::Sampler(error)) => Ok(Err(reason(&error))),
+    match made {
+        Ok(made) => Ok(Ok(Recorded { subject, made, sampled })),
         Err(NoRecording::Window(error)) => Err(error),
+        Err(NoRecording::Sampler(error)) => {
+            match sampling::error(error, (&subject, Measure::PageFaults), context) {
+                AgentError::NotSampled(refusal) => Ok(Err(NotRecorded::Refused(refusal))),
+                other => Err(other),
+            }
+        }
     }
 }
 
@@ -105,73 +117,32 @@ fn each_of(counts: Option<(u64, u64)>, passed: Duration) -> u32 {
     u32::try_from(per_s.div_ceil(SAMPLES_PER_S).max(1)).unwrap_or(u32::MAX)
 }
 
-fn reason(error: &SamplerError) -> Reason {
-    let failed = |errno: rustix::io::Errno| SamplingBarrier::Failed { errno: errno.raw_os_error() };
-    Reason::NotSampling(match error {
-        SamplerError::NoSuchProcess { .. } => return Reason::Gone,
-        SamplerError::NotPermitted { paranoid, .. } => {
-            SamplingBarrier::Refused { paranoid: *paranoid }
-        }
-        SamplerError::OpenFiles { .. } | SamplerError::LockedMemory { .. } => {
-            SamplingBarrier::NoRoom
-        }
-        SamplerError::NotInKernel => SamplingBarrier::NotInKernel,
-        SamplerError::Processors { .. } => failed(rustix::io::Errno::NODEV),
-        SamplerError::NoCounter { errno }
-        | SamplerError::Cgroup { errno }
-        | SamplerError::Failed { errno } => failed(*errno),
-    })
-}
-
 /// Names what was sampled, and keeps it for follow-up questions.
 pub(super) fn report(
     recorded: Recorded,
-    pid: u32,
-    name: &HostText,
     context: &Context<'_>,
-) -> (Sites, Option<ArtifactId>) {
-    let Recorded { recording, each, sampled } = recorded;
+) -> (Sites, Vec<Refusal>, Option<ArtifactId>) {
+    let Recorded { subject, made, sampled } = recorded;
     let budget = Duration::from_millis(u64::from(context.budget.cpu_ms) * 3 / 4);
     let mut go_on = || context.check().is_ok() && context.cpu_spent() < budget;
-    let names = naming::name(&recording, context.root, &mut go_on);
+    let names = naming::name(&made, context.root, &mut go_on);
     context.add_cpu(names.cpu_elsewhere);
-    let about = about(&recording, &names, (pid, name), sampled);
+    let refused = sampling::refusals(&made.basis, names.kernel, context.root);
+    let recording = subject.described(&made, &names, sampled);
     let Names { profile, lines, .. } = names;
-    let sites = sites(&profile, &about, each, context.root.page_bytes());
-    let stored = Stored { recording: about, profile, lines };
-    let artifact = stored.keep(context);
-    (sites, artifact)
+    // What was mapped and opened is not needed any more.
+    drop(made);
+    let sites = sites(&profile, &recording, context.root.page_bytes());
+    let artifact = Stored { recording, profile, lines }.keep(context);
+    (sites, refused, artifact)
 }
 
-fn about(
-    recording: &Recording,
-    names: &Names,
-    (pid, name): (u32, &HostText),
-    sampled: Duration,
-) -> told::Recording {
-    let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-    told::Recording {
-        scope: told::Scope::Process,
-        pid: Some(pid),
-        name: Some(name.clone()),
-        counted: told::Counted::PageFaults,
-        hertz: u32::try_from(recording.basis.hertz).unwrap_or(u32::MAX),
-        stacks: told::Stacks::UnwindTables,
-        window_ms: u64::try_from(sampled.as_millis()).unwrap_or(u64::MAX),
-        samples: recording.counts.all.samples,
-        events: recording.counts.all.events,
-        processes: count(recording.processes.len()),
-        threads: count(recording.threads.len()),
-        quality: quality(recording, names),
-    }
-}
-
-fn sites(profile: &Profile, about: &told::Recording, each: u32, page_bytes: u64) -> Sites {
+fn sites(profile: &Profile, about: &told::Recording, page_bytes: u64) -> Sites {
     let all = profile.weight();
     let rows = profile.sites(|function, module| !is_of_a_runtime(function, module));
     let site = |row: &crate::stack::profile::Row| {
         Some(Site {
-            function: profile.told(row.index?)?,
+            function: profile.described(row.index?)?,
             share_pct: Percent::of(row.share.own as f64, all as f64)?,
             at_least_bytes: Bytes(row.share.own.saturating_mul(page_bytes)),
         })
@@ -180,17 +151,14 @@ fn sites(profile: &Profile, about: &told::Recording, each: u32, page_bytes: u64)
     let called_by = first.and_then(|first| {
         let chains = profile.chains(&[first], Direction::Callers, MOST_CALLERS);
         let chain = chains.chains.into_iter().next()?;
-        Some(chain.functions.into_iter().filter_map(|caller| profile.told(caller)).collect())
+        Some(chain.functions.into_iter().filter_map(|caller| profile.described(caller)).collect())
     });
     Sites {
         faults: about.events,
-        each,
+        each: about.hertz,
         sampled_ms: about.window_ms,
         lost_samples: about.quality.lost_samples,
-        complete_pct: match about.quality.complete_pct {
-            Observed::Known(share) => Observed::Known(share),
-            Observed::Unknown(_) => Observed::Unknown(Reason::NoSamples),
-        },
+        complete_pct: about.quality.complete_pct.clone(),
         functions: rows.iter().take(MOST_FUNCTIONS).filter_map(site).collect(),
         functions_total: u32::try_from(rows.len()).unwrap_or(u32::MAX),
         called_by: called_by.unwrap_or_default(),

@@ -5,7 +5,8 @@ use crate::{
     call::Context,
     instruments::{
         cgroup_levels::{CgroupEnd, CgroupLevels},
-        one_process::{Line, missing},
+        identity::missing,
+        one_process::Line,
         ownership::has_its_own,
         process_files::ProcessFiles,
     },

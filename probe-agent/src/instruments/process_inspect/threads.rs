@@ -2,7 +2,7 @@
 
 use crate::{
     instruments::{
-        one_process::missing,
+        identity::missing,
         process_files::{ProcessFiles, io_of_each},
         thread_accounts::ThreadId,
     },

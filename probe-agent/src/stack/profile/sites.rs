@@ -2,7 +2,6 @@
 
 use super::{Function, Profile, Row, Share, place};
 use crate::order;
-use protocol::{host_text::HostText, recording};
 use std::cmp::Reverse;
 
 impl Profile {
@@ -36,17 +35,6 @@ impl Profile {
         rows.retain(|row| row.share.own > 0);
         order::by_key(&mut rows, |row| Reverse(row.share.own));
         rows
-    }
-
-    /// A function as answers have it.
-    pub fn told(&self, function: u32) -> Option<recording::Function> {
-        let found = self.function(function)?;
-        let module = found.module.and_then(|module| self.module(module));
-        Some(recording::Function {
-            name: HostText::of_escaped(found.name.clone()),
-            module: module.map(|module| HostText::of_escaped(module.to_owned())),
-            kind: found.kind,
-        })
     }
 }
 
@@ -93,12 +81,5 @@ mod tests {
         let want = [("cache", 9), ("main", 3), ("log", 2), ("malloc", 1)];
         assert_eq!(found, want.map(|(name, weight)| (name.to_owned(), weight)));
         assert_eq!(profile.weight(), found.iter().map(|(_, weight)| weight).sum::<u64>());
-    }
-
-    #[test]
-    fn a_name_that_was_escaped_is_not_escaped_again() {
-        let profile = profile(&[("a\\x1b", 1)]);
-        assert_eq!(profile.told(0).unwrap().name.as_str(), "a\\x1b");
-        assert_eq!(profile.told(7), None);
     }
 }

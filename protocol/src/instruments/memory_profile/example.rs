@@ -63,6 +63,7 @@ pub(super) fn report() -> Report {
             swap_free_bytes: known(0),
         },
         sites: Observed::Known(sites()),
+        refused: Vec::new(),
     }
 }
 

@@ -89,8 +89,8 @@ fn amount(value: &Observed<Bytes>) -> String {
 }
 
 fn amounts(report: &Report) -> Table {
-    let Report { totals, composition, smaps, cgroup, host, .. } = report;
-    Table::facts(
+    let Report { totals, composition, smaps, cgroup, host, refused, .. } = report;
+    let mut table = Table::facts(
         "",
         [
             ("total", total_line(totals)),
@@ -124,7 +124,13 @@ fn amounts(report: &Report) -> Table {
                 ),
             ),
         ],
-    )
+    );
+    for refusal in refused {
+        let remedy = refusal.remedy().map_or_else(String::new, |remedy| format!("; {remedy}"));
+        let line = format!("{}: {}{remedy}", refusal.id.what(), refusal.why());
+        table.rows.push(vec!["refused".to_owned(), line]);
+    }
+    table
 }
 
 fn total_line(totals: &Totals) -> String {
