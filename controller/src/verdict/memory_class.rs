@@ -263,6 +263,13 @@ impl Verdict<'_> {
                         sites.sampled_ms
                     ));
                 }
+                if sites.lost_samples > 0 {
+                    self.said.cannot_tell.push(format!(
+                        "who touched memory in a burst: {} samples were lost, and shares are of the \
+                         others",
+                        sites.lost_samples
+                    ));
+                }
             }
             // What was refused is said below.
             Observed::Unknown(Reason::NotAskedFor | Reason::NotSampling) => {}

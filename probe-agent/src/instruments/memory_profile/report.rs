@@ -91,7 +91,7 @@ pub(super) fn assemble(
         composition: found.composition(context),
         smaps: found.sizes.smaps.clone(),
         mappings: page.as_ref().map(|_| Vec::new()).map_err(Clone::clone).into(),
-        cgroup: found.cgroup(window),
+        cgroup: found.cgroup(window, context.root),
         host: host(context.root),
         sites,
         refused,
@@ -166,11 +166,11 @@ fn mappings(regions: &[Region]) -> Vec<Mapping> {
 impl Found<'_, '_, '_, '_> {
     fn growth(&self, context: &Context<'_>) -> Growth {
         let trend = |kind: &dyn Fn(&MemoryLines) -> Option<Bytes>| -> Observed<Trend> {
-            let has_memory = Observed::from(self.has_memory.clone());
-            has_memory.and_then(|()| match self.watch.trend(kind) {
-                Observed::Known(trend) => Ok(trend),
-                Observed::Unknown(reason) => Err(reason),
-            })
+            let two = self.has_memory.clone().and_then(|()| context.root.has_two_instants());
+            match two {
+                Ok(()) => self.watch.trend(kind),
+                Err(reason) => Observed::Unknown(reason),
+            }
         };
         Growth {
             samples: u32::try_from(self.watch.count()).unwrap_or(u32::MAX),
@@ -239,21 +239,23 @@ impl Found<'_, '_, '_, '_> {
         }
     }
 
-    fn cgroup(&self, window: Window) -> Cgroup {
+    fn cgroup(&self, window: Window, root: &Root) -> Cgroup {
         let [before, now] = &self.cgroup;
-        let both = now.working_set.clone().zip(before.working_set.clone());
+        let two_instants = || Observed::from(root.has_two_instants());
+        let in_window = |count: Observed<u64>| two_instants().zip(count).map(|((), count)| count);
+        let both = two_instants().zip(now.working_set.clone()).zip(before.working_set.clone());
         Cgroup {
             memory_bytes: now.memory.clone(),
             working_set_bytes: now.working_set.clone(),
-            working_set_growth_bytes_per_s: both.and_then(|(now, before)| {
+            working_set_growth_bytes_per_s: both.and_then(|(((), now), before)| {
                 let millis = i64::try_from(window.millis()).unwrap_or(i64::MAX);
                 let grown = difference(now.0, before.0).saturating_mul(1000);
                 grown.checked_div(millis).ok_or(Reason::EmptyWindow)
             }),
             limit_bytes: now.limit.clone(),
             left_bytes: now.left.clone(),
-            limit_hits: now.limit_hits_since(before),
-            oom_kills: growth(&now.oom_kills, &before.oom_kills),
+            limit_hits: in_window(now.limit_hits_since(before)),
+            oom_kills: in_window(growth(&now.oom_kills, &before.oom_kills)),
             swap_bytes: now.swap.clone(),
         }
     }

@@ -6,6 +6,7 @@
 //! mapping. What is estimated is the time of the whole walk, which the pause cannot exceed by much.
 
 use crate::{
+    call::millis,
     instruments::{one_process::alive, process_files::ProcessFiles},
     proc::pid_smaps::{self, Amounts, Region},
 };
@@ -52,12 +53,13 @@ pub(super) fn read(
     let pages = held.clone().map(|held| held / files.context.root.page_bytes().max(1));
     let estimate = |each_ns: u64| {
         let both = pages.clone().zip(mappings.clone().into());
-        both.map(|(pages, mappings)| millis(pages, mappings, each_ns))
+        both.map(|(pages, mappings)| estimated_ms(pages, mappings, each_ns))
     };
     let whole = estimate(MAPPING_NS);
+    let is_snapshot = files.context.root.is_snapshot();
     let is_risked = |estimated: &Observed<u32>| {
         // Nobody waits in a snapshot.
-        if with_smaps == WithSmaps::Always || files.context.root.is_snapshot() {
+        if with_smaps == WithSmaps::Always || is_snapshot {
             return Ok(());
         }
         match estimated {
@@ -74,7 +76,10 @@ pub(super) fn read(
         estimated_ms: whole.clone(),
         took_ms: Observed::Unknown(Reason::NotAskedFor),
     };
-    let took = |since: Instant| Observed::Known(crate::call::millis(since.elapsed()));
+    let took = |since: Instant| match is_snapshot {
+        true => Observed::Unknown(Reason::NotInSnapshot),
+        false => Observed::Known(millis(since.elapsed())),
+    };
     match is_risked(&whole) {
         Ok(()) => {
             let regions = files.parsed("smaps", Feature::MappingSizes, pid_smaps::parse);
@@ -113,9 +118,9 @@ fn count(files: &ProcessFiles<'_, '_>) -> Result<u64, Reason> {
     Ok(text.iter().filter(|byte| **byte == b'\n').count() as u64)
 }
 
-fn millis(pages: u64, mappings: u64, each_ns: u64) -> u32 {
+fn estimated_ms(pages: u64, mappings: u64, each_ns: u64) -> u32 {
     let nanos = pages.saturating_mul(PAGE_NS).saturating_add(mappings.saturating_mul(each_ns));
-    crate::call::millis(Duration::from_nanos(nanos))
+    millis(Duration::from_nanos(nanos))
 }
 
 impl Sizes {
