@@ -5,6 +5,7 @@
 mod capabilities;
 mod capture;
 mod host_snapshot;
+mod memory_profile;
 mod perf_record;
 mod perf_report;
 mod process_inspect;

@@ -75,6 +75,7 @@ Tools:
   perf_record       which functions use the processor, of a process or of the machine
   perf_report       further questions about a recording; only within a session of sysmcp
   self_test         counts; measures nothing
+  memory_profile    how the memory of one process grows, and what it consists of
   capture           takes the files that the others read; sysmcp keeps them
 
 Sweep:

@@ -3,11 +3,14 @@
 mod capabilities;
 mod capture;
 mod cgroup_files;
+mod cgroup_levels;
 #[cfg(test)]
 mod fake;
 mod hidden;
 mod host_snapshot;
 mod identity;
+mod memory_profile;
+mod one_process;
 mod ownership;
 mod perf_record;
 mod perf_report;

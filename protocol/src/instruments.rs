@@ -3,6 +3,7 @@
 pub mod capabilities;
 pub mod capture;
 pub mod host_snapshot;
+pub mod memory_profile;
 pub mod perf_record;
 pub mod perf_report;
 pub mod process_inspect;
@@ -82,6 +83,7 @@ macro_rules! for_each_instrument {
             Capture, capture;
             PerfRecord, perf_record;
             PerfReport, perf_report;
+            MemoryProfile, memory_profile;
         }
     };
 }

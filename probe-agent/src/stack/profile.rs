@@ -13,6 +13,7 @@ mod callers;
 mod difference;
 mod folded;
 mod ranking;
+mod sites;
 mod tree;
 
 pub use builder::Builder;
