@@ -1,10 +1,13 @@
 //! One file for each instrument: open sources, run, reduce, report.
 
+mod call_tree;
 mod capabilities;
 mod capture;
 mod cgroup_files;
 #[cfg(test)]
 mod fake;
+mod flamegraph;
+mod flamegraph_from_folded;
 mod hidden;
 mod host_snapshot;
 mod ownership;

@@ -2,6 +2,8 @@
 
 pub mod capabilities;
 pub mod capture;
+pub mod flamegraph;
+pub mod flamegraph_from_folded;
 pub mod host_snapshot;
 pub mod process_inspect;
 pub mod process_list;
@@ -78,6 +80,8 @@ macro_rules! for_each_instrument {
             HostSnapshot, host_snapshot;
             Capabilities, capabilities;
             Capture, capture;
+            Flamegraph, flamegraph;
+            FlamegraphFromFolded, flamegraph_from_folded;
         }
     };
 }

@@ -70,7 +70,8 @@ fn what_is_no_profile_is_refused() {
     let refused = |text: &[u8]| Profile::from_folded(text, &FoldedLimits::USUAL).unwrap_err();
     let error = refused(b"\x1b[31mhello\nworld").to_string();
     assert!(error.contains("\\x1b[31mhello") && error.contains("main;work;hash 12"), "{error}");
-    assert!(matches!(refused(b""), FoldedError::NoStack { .. }));
+    assert_eq!(refused(b""), FoldedError::Empty);
+    assert_eq!(refused(b"# nothing\n\n"), FoldedError::Empty);
     assert_eq!(refused(b"a;b 1 2\na;c 3 4\n"), FoldedError::Difference);
     let limits = FoldedLimits { bytes: 10, ..FoldedLimits::USUAL };
     let error = Profile::from_folded(&[b'a'; 11], &limits).unwrap_err();
