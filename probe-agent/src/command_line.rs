@@ -73,6 +73,9 @@ Tools:
   process_list      which processes used the machine in the last second
   process_inspect   what one process spends its time on
   self_test         counts; measures nothing
+  flamegraph        the call tree of a recording; only within a session
+  flamegraph_from_folded
+                    the call tree of stacks as text
   capture           takes the files that the others read; sysmcp keeps them
 
 Sweep:

@@ -2,7 +2,7 @@
 //!
 //! There is no standard. The count stands behind the last space; a frame may hold spaces, but no
 //! semicolon. async-profiler marks kinds of code by suffixes (`_[j]`, `_[i]`, `_[0]`, `_[1]`, `_[k]`),
-//! perf's collapser and bcc mark the kernel by `_[k]`, and bcc separates user and kernel by `-`.
+//! perf's collapser and bcc mark the kernel by `_[k]`, and bcc can separate user and kernel by `-`.
 
 use super::{Builder, Function, Kind, Profile, Thread, place};
 use protocol::host_text::HostText;
@@ -160,15 +160,25 @@ fn without_separators(name: &str) -> String {
 
 /// Adds a stack. Tells its node, and whether some of it was left out.
 fn add(builder: &mut Builder, frames: &[u8], limits: &FoldedLimits) -> (Option<u32>, bool) {
-    let mut node = None;
-    let frames = frames.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-    // bcc puts a lone dash between user and kernel.
-    let frames = frames.filter(|frame| !frame.is_empty() && *frame != b"-" && *frame != b"--");
-    for (depth, frame) in frames.enumerate() {
+    let (mut node, mut depth, mut is_kernel) = (None, 0, false);
+    for frame in frames.split(|byte| *byte == b';').map(<[u8]>::trim_ascii) {
+        match frame {
+            b"" => continue,
+            // bcc puts a lone dash between user and kernel, and between kernel and user in the stack
+            // of who woke somebody, which it puts behind two dashes and upside down.
+            b"-" => {
+                is_kernel = !is_kernel;
+                continue;
+            }
+            b"--" => continue,
+            _ => {}
+        }
         if depth >= limits.depth || builder.nodes() >= limits.nodes {
             return (node, true);
         }
+        depth += 1;
         let (name, kind) = kind_of(frame);
+        let kind = if is_kernel && kind == Kind::User { Kind::Kernel } else { kind };
         let name = HostText::capped(name, limits.name_bytes).to_string();
         let function = builder.function(Function { name, module: None, kind });
         node = Some(builder.node(node, function));

@@ -397,7 +397,7 @@ struct Growing<'g, 'p> {
 }
 
 impl<'g, 'p> Growing<'g, 'p> {
-    const fn new(
+    fn new(
         grower: &'g Grower<'p>,
         limits: Cuts,
         named: &'g [Named<'p>],
