@@ -222,9 +222,6 @@ pub fn example() -> CallTree {
             branch(2, ("vfs_read", "[kernel]", Kind::Kernel), 24.1, 25.3),
             branch(1, ("idle", "web", Kind::User), 8.4, 8.4),
         ],
-        pruned: Pruned {
-            by_min_pct: Cut { branches: 14, pct: percent(2.6) },
-            ..Pruned::default()
-        },
+        pruned: Pruned { by_min_pct: Cut { branches: 14, pct: percent(2.6) }, ..Pruned::default() },
     }
 }

@@ -275,9 +275,9 @@ impl AgentError {
             Self::Unreadable { reason, .. } => reason.remedy(),
             Self::IsSnapshot => Some("capture the machine itself, or copy the folder".to_owned()),
             Self::NotBuilt { .. } | Self::Defect(_) => None,
-            Self::ThreadNotRecorded { .. } => Some(
-                "leave `tid` out, or take one that perf_report lists by thread".to_owned(),
-            ),
+            Self::ThreadNotRecorded { .. } => {
+                Some("leave `tid` out, or take one that perf_report lists by thread".to_owned())
+            }
             Self::NotFolded(why) => Some(why.remedy().to_owned()),
             Self::OnlyOfTheMachine => Some("ask the machine itself".to_owned()),
         }

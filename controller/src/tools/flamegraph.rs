@@ -94,10 +94,16 @@ mod tests {
     fn what_a_tree_cannot_tell_is_said() {
         let mut report = Flamegraph::example().report;
         assert!(concluded(&report).is_empty());
-        report.baseline = Some(Recording { counted: Counted::PageFaults, ..report.recording.clone() });
-        assert_eq!(concluded(&report), ["what changed: the two recordings counted different things"]);
+        report.baseline =
+            Some(Recording { counted: Counted::PageFaults, ..report.recording.clone() });
+        assert_eq!(
+            concluded(&report),
+            ["what changed: the two recordings counted different things"]
+        );
         report.baseline = None;
         report.recording.samples = 0;
-        assert!(concluded(&report)[0].starts_with("where time went in artifact: it has no samples"));
+        assert!(
+            concluded(&report)[0].starts_with("where time went in artifact: it has no samples")
+        );
     }
 }

@@ -38,11 +38,7 @@ pub(super) fn grow(
 
 /// The tree before there is anything in it.
 pub(super) fn empty(growth: Growth) -> CallTree {
-    CallTree {
-        is_reversed: growth.is_reversed,
-        branches: Vec::new(),
-        pruned: Pruned::default(),
-    }
+    CallTree { is_reversed: growth.is_reversed, branches: Vec::new(), pruned: Pruned::default() }
 }
 
 /// As much of a tree as its answer has room for: its heaviest branches. `size` takes in a tree and how
@@ -56,7 +52,11 @@ pub(super) fn that_fit(
     let shown = |most: usize| {
         let shown = CallTree {
             is_reversed: growth.is_reversed,
-            branches: tree.heaviest(most).into_iter().map(|it| branch(it, tree, *is_difference)).collect(),
+            branches: tree
+                .heaviest(most)
+                .into_iter()
+                .map(|it| branch(it, tree, *is_difference))
+                .collect(),
             pruned: pruned(tree, most),
         };
         let truncation = truncation(&shown, most < tree.len());
@@ -86,10 +86,8 @@ fn branch(grown: &Grown, tree: &Tree, is_difference: bool) -> Branch {
         },
         self_pct: share(*own, tree, 0),
         total_pct: share(*total, tree, 0),
-        before: is_difference.then(|| Before {
-            self_pct: share(*own, tree, 1),
-            total_pct: share(*total, tree, 1),
-        }),
+        before: is_difference
+            .then(|| Before { self_pct: share(*own, tree, 1), total_pct: share(*total, tree, 1) }),
     }
 }
 

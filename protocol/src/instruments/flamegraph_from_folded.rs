@@ -7,9 +7,9 @@ use super::flamegraph::{usual_depth, usual_limit, usual_min_pct};
 use crate::{
     call_tree::{self, CallTree, Cuts},
     instruments::{Exchange, Instrument, NoItems},
+    observed::{Nature, Observed, Reason},
     parameter::InvalidParameter,
     recording::{Counted, Kernel, Quality, Recording, Scope, Stacks},
-    observed::{Nature, Observed, Reason},
     units::Percent,
     view::{nulls::Nulls, quantity::percent, table::Table},
 };

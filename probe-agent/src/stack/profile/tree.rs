@@ -192,11 +192,7 @@ struct Side<'p> {
 }
 
 impl<'p> Side<'p> {
-    fn new(
-        profile: &'p Profile,
-        growth: Growth,
-        known: &mut HashMap<Named<'p>, u32>,
-    ) -> Self {
+    fn new(profile: &'p Profile, growth: Growth, known: &mut HashMap<Named<'p>, u32>) -> Self {
         let mut own = vec![0; profile.nodes.len()];
         let (mut weight, mut without_frames) = (0, 0);
         let is_wanted = |thread: u32| {
@@ -220,8 +216,7 @@ impl<'p> Side<'p> {
                 *known.entry((function.name.as_str(), module, function.kind)).or_insert(next)
             })
             .collect();
-        let sizes =
-            if growth.is_reversed { depths(profile) } else { sizes(profile, &totals) };
+        let sizes = if growth.is_reversed { depths(profile) } else { sizes(profile, &totals) };
         let children = profile.children();
         Self { profile, children, own, totals, sizes, functions, weight, without_frames }
     }
@@ -397,11 +392,7 @@ struct Growing<'g, 'p> {
 }
 
 impl<'g, 'p> Growing<'g, 'p> {
-    fn new(
-        grower: &'g Grower<'p>,
-        limits: Cuts,
-        named: &'g [Named<'p>],
-    ) -> Self {
+    fn new(grower: &'g Grower<'p>, limits: Cuts, named: &'g [Named<'p>]) -> Self {
         let (branches, cuts, found) = (Vec::new(), Vec::new(), Vec::new());
         Self { grower, limits, named, branches, cuts, found, heaviest: BinaryHeap::new() }
     }
@@ -419,7 +410,9 @@ impl<'g, 'p> Growing<'g, 'p> {
             for (own, beyond) in own.iter_mut().zip(total(&beyond)) {
                 *own = own.saturating_sub(beyond);
             }
-            let Some((name, module, kind)) = self.named.get(place(found.function)) else { continue };
+            let Some((name, module, kind)) = self.named.get(place(found.function)) else {
+                continue;
+            };
             let branch = self.branches.len();
             self.branches.push(Branch {
                 depth: found.depth,
@@ -456,7 +449,9 @@ impl<'g, 'p> Growing<'g, 'p> {
             } else if depth >= self.limits.depth {
                 Why::TooDeep
             } else {
-                let Some(function) = members.first().map(|member| member.function) else { continue };
+                let Some(function) = members.first().map(|member| member.function) else {
+                    continue;
+                };
                 self.heaviest.push((share, Reverse(self.found.len())));
                 self.found.push(Some(Found { members, function, depth, parent, total }));
                 continue;

@@ -2,11 +2,8 @@ use super::*;
 use crate::stack::profile::{Builder, Function, Thread, tests::profile};
 use proptest::prelude::*;
 
-const ALL: Growth = Growth {
-    is_reversed: false,
-    tid: None,
-    cuts: Cuts { min_pct: 0, depth: 128, limit: 500 },
-};
+const ALL: Growth =
+    Growth { is_reversed: false, tid: None, cuts: Cuts { min_pct: 0, depth: 128, limit: 500 } };
 
 fn cut(min_pct: u32, depth: u32, limit: u32) -> Growth {
     Growth { cuts: Cuts { min_pct, depth, limit }, ..ALL }
@@ -21,7 +18,11 @@ fn rows(tree: &Tree, most: usize) -> Vec<(u32, &str, u64, u64)> {
     let row = |branch: &&Branch| (branch.depth, branch.own[0], branch.total[0]);
     let rows = tree.heaviest(most);
     let names = rows.iter().map(|branch| branch.name.as_str());
-    rows.iter().map(row).zip(names).map(|((depth, own, total), name)| (depth, name, own, total)).collect()
+    rows.iter()
+        .map(row)
+        .zip(names)
+        .map(|((depth, own, total), name)| (depth, name, own, total))
+        .collect()
 }
 
 fn example() -> Profile {
