@@ -44,9 +44,9 @@ pub(super) fn picture(tree: &Tree<'_>, options: &Options<'_>) -> String {
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
     head(&mut svg, tree, &drawing, options, &title);
-    let _ = write!(
+    let _ = writeln!(
         svg,
-        "<svg id=\"graph\" y=\"{HEAD}\" width=\"100%\" height=\"{}\">\n",
+        "<svg id=\"graph\" y=\"{HEAD}\" width=\"100%\" height=\"{}\">",
         height - HEAD
     );
     let largest = largest_change(&drawing);
@@ -62,14 +62,14 @@ pub(super) fn picture(tree: &Tree<'_>, options: &Options<'_>) -> String {
          <div xmlns=\"http://www.w3.org/1999/xhtml\" id=\"words\" aria-live=\"polite\"></div>\
          </foreignObject>\n",
     );
-    let _ = write!(svg, "<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>\n");
+    let _ = writeln!(svg, "<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>");
     svg
 }
 
 /// The heading: what it is of, what can be done with it, and what its colours mean.
 fn head(svg: &mut String, tree: &Tree<'_>, drawing: &Drawing, options: &Options<'_>, title: &str) {
     let subtitle = text(options.subtitle, 4 * NAME_BYTES);
-    let _ = write!(
+    let _ = writeln!(
         svg,
         "<switch><foreignObject id=\"head\" x=\"0\" y=\"0\" width=\"100%\" height=\"{HEAD}\">\
          <div xmlns=\"http://www.w3.org/1999/xhtml\" id=\"top\">\
@@ -80,7 +80,7 @@ fn head(svg: &mut String, tree: &Tree<'_>, drawing: &Drawing, options: &Options<
          <button id=\"reset\" type=\"button\">reset</button><span id=\"found\"></span></div>\
          <p id=\"key\">{}</p><p id=\"keys\">click or Enter: zoom; arrows: move; /: search; \
          Esc: back</p></div></foreignObject>\
-         <text x=\"12\" y=\"24\">{title}</text></switch>\n",
+         <text x=\"12\" y=\"24\">{title}</text></switch>",
         text(&how_to_read(drawing, tree, options), NAME_BYTES),
         key(tree),
     );

@@ -66,9 +66,9 @@ impl Cut {
 /// Why branches were cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    TooLight,
-    TooDeep,
-    TooMany,
+    Light,
+    Deep,
+    Surplus,
 }
 
 /// Branches that were cut at one place.
@@ -141,9 +141,9 @@ impl Tree {
                 continue;
             }
             let sum = match why {
-                Why::TooLight => &mut all.too_light,
-                Why::TooDeep => &mut all.too_deep,
-                Why::TooMany => &mut all.too_many,
+                Why::Light => &mut all.too_light,
+                Why::Deep => &mut all.too_deep,
+                Why::Surplus => &mut all.too_many,
             };
             sum.add(cut.branches, cut.weight);
         }
@@ -426,7 +426,7 @@ impl<'g, 'p> Growing<'g, 'p> {
             self.take(beyond, Some(branch), found.depth + 1, go_on)?;
         }
         for found in std::mem::take(&mut self.found).into_iter().flatten() {
-            self.cut(found.members, found.parent, Why::TooMany, go_on)?;
+            self.cut(found.members, found.parent, Why::Surplus, go_on)?;
         }
         Some(())
     }
@@ -445,9 +445,9 @@ impl<'g, 'p> Growing<'g, 'p> {
             let total = total(&members);
             let share = self.grower.share(total);
             let why = if share < u64::from(self.limits.min_pct) * PERCENT {
-                Why::TooLight
+                Why::Light
             } else if depth >= self.limits.depth {
-                Why::TooDeep
+                Why::Deep
             } else {
                 let Some(function) = members.first().map(|member| member.function) else {
                     continue;
