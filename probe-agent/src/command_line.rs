@@ -72,10 +72,12 @@ Tools:
   host_snapshot     whether the machine is short of something
   process_list      which processes used the machine in the last second
   process_inspect   what one process spends its time on
-  self_test         counts; measures nothing
-  flamegraph        the call tree of a recording; only within a session
+  perf_record       which functions use the processor, of a process or of the machine
+  perf_report       further questions about a recording; only within a session of sysmcp
+  flamegraph        the call tree of a recording; only within a session of sysmcp
   flamegraph_from_folded
-                    the call tree of stacks as text
+                    the call tree of stacks that another profiler wrote as text
+  self_test         counts; measures nothing
   capture           takes the files that the others read; sysmcp keeps them
 
 Sweep:
@@ -100,6 +102,7 @@ Examples:
   probe-agent --local process_list
   probe-agent --local process_list --params '{\"sort\":\"rss\",\"limit\":5}'
   probe-agent --local process_inspect --params '{\"pid\":1}' --json
+  probe-agent --local perf_record --params '{\"pid\":1,\"window_ms\":2000}'
   probe-agent sweep --dry-run
 ";
 

@@ -2,13 +2,10 @@
 
 use crate::{
     host_text::HostText,
-    parameter::{InvalidParameter, in_range, spelled},
-    recording::{Function, Kind, Recording},
+    parameter::{InvalidParameter, in_range},
+    recording::{Function, Kind},
     units::Percent,
-    view::{
-        quantity::{or_unknown, percent},
-        table::Table,
-    },
+    view::{quantity::percent, table::Table},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -119,14 +116,20 @@ impl CallTree {
     }
 
     /// The tree as a person reads it.
-    pub fn tables(&self, title: String) -> Vec<Table> {
+    pub fn tables(&self) -> [Table; 2] {
         let is_difference = self.is_difference();
-        let headings: &[&'static str] = match is_difference {
-            true => &["total", "before", "self", "before", "<kind", "<call"],
-            false => &["total", "self", "<kind", "<call"],
+        let headings: &[&'static str] = if is_difference {
+            &["%TOTAL", "%BEFORE", "%SELF", "%SELF BEFORE", "<KIND", "<CALL"]
+        } else {
+            &["%TOTAL", "%SELF", "<KIND", "<CALL"]
+        };
+        let title = if self.is_reversed {
+            "where stacks end, and below each who calls it"
+        } else {
+            "calls, and below each what it calls"
         };
         let mut tree = Table::with_columns(title, headings);
-        tree.dispensable = vec!["kind"];
+        tree.dispensable = vec!["KIND", "%SELF BEFORE"];
         for branch in &self.branches {
             let Branch { depth, function, self_pct, total_pct, before } = branch;
             let mut row = vec![percent(*total_pct)];
@@ -143,7 +146,7 @@ impl CallTree {
             row.push(format!("{}{}", indentation(*depth), named(function)));
             tree.rows.push(row);
         }
-        vec![tree, self.pruned.table()]
+        [tree, self.pruned.table()]
     }
 }
 
@@ -165,38 +168,17 @@ fn named(function: &Function) -> String {
 
 impl Pruned {
     fn table(&self) -> Table {
-        let shown = |cut: &Cut| format!("{} branches, {}", cut.branches, percent(cut.pct));
+        let shown = |cut: &Cut| format!("{} branches, {} %", cut.branches, percent(cut.pct));
         Table::facts(
             "not shown",
             [
                 ("lighter than min_pct", shown(&self.by_min_pct)),
                 ("deeper than depth", shown(&self.by_depth)),
                 ("beyond limit or room", shown(&self.by_limit)),
-                ("stacks without frames", percent(self.without_frames_pct)),
+                ("stacks without frames", format!("{} %", percent(self.without_frames_pct))),
             ],
         )
     }
-}
-
-/// One line that says of what recording a tree is: `worker 1 (pid 4711), 495 samples in 5.0 s`.
-pub fn title(recording: &Recording) -> String {
-    let name = recording.name.as_ref().map(HostText::as_str);
-    let of = match (name, recording.pid) {
-        (Some(name), Some(pid)) => format!("{name} (pid {pid})"),
-        (Some(name), None) => name.to_owned(),
-        (None, Some(pid)) => format!("pid {pid}"),
-        (None, None) => spelled(&recording.scope),
-    };
-    let window = match recording.window_ms {
-        0 => String::new(),
-        window_ms => format!(" in {}.{} s", window_ms / 1000, window_ms % 1000 / 100),
-    };
-    let complete = or_unknown(&recording.quality.complete_pct, |share| percent(*share));
-    format!(
-        "{of}: {} samples{window}, {}, stacks complete: {complete}",
-        recording.samples,
-        spelled(&recording.counted),
-    )
 }
 
 /// A tree as examples have it.

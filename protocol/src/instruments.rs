@@ -5,6 +5,8 @@ pub mod capture;
 pub mod flamegraph;
 pub mod flamegraph_from_folded;
 pub mod host_snapshot;
+pub mod perf_record;
+pub mod perf_report;
 pub mod process_inspect;
 pub mod process_list;
 pub mod self_test;
@@ -80,6 +82,8 @@ macro_rules! for_each_instrument {
             HostSnapshot, host_snapshot;
             Capabilities, capabilities;
             Capture, capture;
+            PerfRecord, perf_record;
+            PerfReport, perf_report;
             Flamegraph, flamegraph;
             FlamegraphFromFolded, flamegraph_from_folded;
         }

@@ -10,7 +10,7 @@ use protocol::{
     host_text::HostText,
     instruments::{
         Report as AnyReport,
-        flamegraph::{Flamegraph, Report, Request, Thread},
+        flamegraph::{Baseline, Flamegraph, Report, Request, Thread},
     },
     loss::{Lost, Truncation},
     message::{Engine, Meta},
@@ -29,7 +29,10 @@ impl Collect for Flamegraph {
         let thread = request.tid.map(|tid| thread(tid, &request, &stored)).transpose()?;
         let mut report = Report {
             recording: stored.recording,
-            baseline: baseline.map(|baseline| baseline.recording),
+            baseline: baseline.map(|baseline| {
+                let Recording { counted, samples, window_ms, .. } = baseline.recording;
+                Baseline { counted, samples, window_ms }
+            }),
             thread,
             tree: call_tree::empty(growth),
         };

@@ -10,9 +10,9 @@ use crate::{
     host_text::HostText,
     instruments::{Exchange, Instrument, NoItems},
     parameter::{InvalidParameter, in_range},
-    recording::{self, Recording},
+    recording::{self, Counted, Recording},
     units::Percent,
-    view::{nulls::Nulls, table::Table},
+    view::{nulls::Nulls, quantity::percent, table::Table},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -44,15 +44,16 @@ impl Instrument for Flamegraph {
     }
 
     fn tables(report: &Report) -> Vec<Table> {
-        let mut title = format!("call tree of {}", call_tree::title(&report.recording));
-        if let Some(baseline) = &report.baseline {
-            title.push_str(&format!("\nbefore: {}", call_tree::title(baseline)));
+        let mut facts = recording::facts("", &report.recording);
+        if let Some(Baseline { samples, window_ms, .. }) = &report.baseline {
+            let before = format!("{samples} samples over {window_ms} ms");
+            facts.rows.push(vec!["before".to_owned(), before]);
         }
-        if let Some(thread) = &report.thread {
-            let Thread { tid, name, pct, .. } = thread;
-            title.push_str(&format!("\nthread {tid} {name}, {} % of it", pct.get()));
+        if let Some(Thread { pid, tid, name, pct }) = &report.thread {
+            let only = format!("thread {tid} {name} of process {pid}, {} % of it", percent(*pct));
+            facts.rows.push(vec!["only".to_owned(), only]);
         }
-        report.tree.tables(title)
+        std::iter::once(facts).chain(report.tree.tables()).collect()
     }
 
     fn shorten(report: &Report, fields: &mut Map<String, Value>, _: &mut Nulls) {
@@ -147,11 +148,23 @@ pub struct Report {
     /// What the tree is made of.
     pub recording: Recording,
     /// What it is compared with; only where that was asked for.
-    pub baseline: Option<Recording>,
+    pub baseline: Option<Baseline>,
     /// The thread that it is of; only where one was asked for.
     pub thread: Option<Thread>,
     /// The tree.
     pub tree: CallTree,
+}
+
+/// The recording that a tree is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Baseline {
+    /// What was counted.
+    pub counted: Counted,
+    /// Samples.
+    pub samples: u64,
+    /// How long it took, in milliseconds.
+    pub window_ms: u64,
 }
 
 /// The thread that a tree is of.

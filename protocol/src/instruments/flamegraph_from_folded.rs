@@ -9,7 +9,7 @@ use crate::{
     instruments::{Exchange, Instrument, NoItems},
     observed::{Nature, Observed, Reason},
     parameter::InvalidParameter,
-    recording::{Counted, Kernel, Quality, Recording, Scope, Stacks},
+    recording::{self, Counted, Kernel, Quality, Recording, Scope, Stacks},
     units::Percent,
     view::{nulls::Nulls, quantity::percent, table::Table},
 };
@@ -50,15 +50,15 @@ impl Instrument for FlamegraphFromFolded {
     }
 
     fn tables(report: &Report) -> Vec<Table> {
-        let title = format!("call tree of {}", call_tree::title(&report.recording));
-        let mut tables = report.tree.tables(title);
+        let facts = recording::facts("", &report.recording);
+        let mut tables: Vec<Table> = std::iter::once(facts).chain(report.tree.tables()).collect();
         let PassedOver { lines, cut_stacks, cut_pct } = &report.passed_over;
         if lines + cut_stacks > 0 {
             tables.push(Table::facts(
                 "not taken in",
                 [
                     ("lines that are no stacks", lines.to_string()),
-                    ("stacks cut at their end", format!("{cut_stacks}, {}", percent(*cut_pct))),
+                    ("stacks cut at their end", format!("{cut_stacks}, {} %", percent(*cut_pct))),
                 ],
             ));
         }
