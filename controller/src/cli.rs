@@ -102,6 +102,9 @@ pub enum Command {
         /// The tool's parameters as a JSON object
         #[arg(long, value_name = "JSON", default_value = "{}")]
         params: String,
+        /// Take one of the parameters, a text, from a file: `folded=old.folded`; `folded=-` from stdin
+        #[arg(long, value_name = "NAME=FILE")]
+        param_file: Vec<String>,
         /// Print the answer as JSON, as an AI agent would get it
         #[arg(long)]
         json: bool,
@@ -241,6 +244,7 @@ Examples:
   sysmcp --target ssh:deploy@web-1 call process_list --params '{\"group_by\":\"container\"}'
   sysmcp --target ssh:deploy@web-1 call process_inspect --params '{\"pid\":4711}' --json
   sysmcp --target ssh:deploy@web-1 --target ssh:deploy@web-2 call host_snapshot
+  sysmcp call flamegraph_from_folded --param-file folded=old.folded
 
 Several targets are asked at the same time, or the one that a parameter `target` names. Each answer
 is printed under the name of its target as soon as it is there, with --json as one line; nobody is

@@ -1,5 +1,6 @@
 //! What each command does, from the settings to the exit code.
 
+mod parameters;
 mod several;
 mod signals;
 mod sweep;
@@ -63,12 +64,15 @@ async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
     };
     Ok(match command {
         Command::Serve => serve(&config()?, &common).await,
-        Command::Call { tool, params, json } => {
-            call(&config()?, &common, tool, &params, json).await
+        Command::Call { tool, params, param_file, json } => {
+            let arguments = parameters::read(&params, &param_file)
+                .map_err(|error| complain(&error, exit::USAGE))?;
+            call(&config()?, &common, Call { tool, arguments }, json).await
         }
         Command::Probe { json, all } => {
-            let parameters = json!({ "all": all }).to_string();
-            call(&config()?, &common, "capabilities".to_owned(), &parameters, json).await
+            let arguments = Map::from_iter([("all".to_owned(), all.into())]);
+            let tool = InstrumentId::Capabilities.name().to_owned();
+            call(&config()?, &common, Call { tool, arguments }, json).await
         }
         Command::Capture { folder, why, window_ms, max_bytes } => {
             let wanted = Wanted { folder, why, window_ms, max_bytes };
@@ -122,14 +126,7 @@ pub fn printed(result: io::Result<()>) -> u8 {
 /// In which a signal that was sent to several processes has reached all of them.
 const MOMENT: Duration = Duration::from_millis(50);
 
-async fn call(config: &Config, common: &Common, tool: String, params: &str, as_json: bool) -> u8 {
-    let arguments = match serde_json::from_str::<Map<String, Value>>(params) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            return complain(&format!("--params is not a JSON object: {error}"), exit::USAGE);
-        }
-    };
-    let call = Call { tool, arguments };
+async fn call(config: &Config, common: &Common, call: Call, as_json: bool) -> u8 {
     if config.targets.only().is_none() && !call.arguments.contains_key(PARAMETER) {
         return several::ask_each(config, common, &call, as_json).await;
     }

@@ -142,7 +142,7 @@ impl Gate {
             }
         };
         let (target, tool) = (admitted.place.link.target(), admitted.entry.name());
-        let mut entered = self.enter(target, tool, Value::Object(admitted.own.clone()))?;
+        let mut entered = self.enter(target, tool, &Value::Object(admitted.own.clone()))?;
         let result = self.run(&admitted, reporter, keep).await;
         drop(admitted);
         entered.finish(&result)?;
@@ -192,16 +192,17 @@ impl Gate {
         &self,
         target: &Target,
         tool: &str,
-        mut parameters: Value,
+        parameters: &Value,
     ) -> Result<Entered<'_>, GateError> {
-        let parameters_digest = self.audit.digest(&parameters);
-        redact::json(&mut parameters);
+        let parameters_digest = self.audit.digest(parameters);
+        let (parameters, parameters_bytes) = bounded::parameters(parameters);
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
         self.audit.write(&Event::Intent {
             call: number,
             target: target.to_string(),
             tool: tool.to_owned(),
             parameters,
+            parameters_bytes,
             parameters_digest,
         })?;
         let started = Instant::now();

@@ -4,6 +4,8 @@
 
 mod capabilities;
 mod capture;
+mod flamegraph;
+mod flamegraph_from_folded;
 mod host_snapshot;
 mod memory_profile;
 mod perf_record;

@@ -74,6 +74,9 @@ Tools:
   process_inspect   what one process spends its time on
   perf_record       which functions use the processor, of a process or of the machine
   perf_report       further questions about a recording; only within a session of sysmcp
+  flamegraph        the call tree of a recording; only within a session of sysmcp
+  flamegraph_from_folded
+                    the call tree of stacks that another profiler wrote as text
   self_test         counts; measures nothing
   memory_profile    how the memory of one process grows, and what it consists of
   capture           takes the files that the others read; sysmcp keeps them

@@ -1,11 +1,14 @@
 //! One file for each instrument: open sources, run, reduce, report.
 
+mod call_tree;
 mod capabilities;
 mod capture;
 mod cgroup_files;
 mod cgroup_levels;
 #[cfg(test)]
 mod fake;
+mod flamegraph;
+mod flamegraph_from_folded;
 mod hidden;
 mod host_snapshot;
 mod identity;

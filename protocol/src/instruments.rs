@@ -2,6 +2,8 @@
 
 pub mod capabilities;
 pub mod capture;
+pub mod flamegraph;
+pub mod flamegraph_from_folded;
 pub mod host_snapshot;
 pub mod memory_profile;
 pub mod perf_record;
@@ -84,6 +86,8 @@ macro_rules! for_each_instrument {
             PerfRecord, perf_record;
             PerfReport, perf_report;
             MemoryProfile, memory_profile;
+            Flamegraph, flamegraph;
+            FlamegraphFromFolded, flamegraph_from_folded;
         }
     };
 }

@@ -251,6 +251,8 @@ pub enum Nature {
     NoRequests,
     /// What was counted is no processor time.
     NotProcessorTime,
+    /// Stacks were given as text, which does not say it.
+    GivenStacks,
 }
 
 /// What cannot be seen from where the agent runs.
@@ -509,6 +511,7 @@ impl fmt::Display for Nature {
             Self::NotInService => "not in a service",
             Self::NoRequests => "no request completed in the window",
             Self::NotProcessorTime => "what was counted is no processor time",
+            Self::GivenStacks => "the stacks were given as text, which does not say it",
         })
     }
 }

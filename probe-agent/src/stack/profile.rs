@@ -22,7 +22,7 @@ pub use difference::{Change, Difference};
 pub use folded::{FoldedError, FoldedLimits, FoldedLoss};
 pub use protocol::recording::Kind;
 pub use ranking::{Row, Share, Stack, Subject};
-pub use tree::{Branch, Branches};
+pub use tree::{AllCut, Branch, Cut, Growth, Tree, Weights};
 
 use protocol::{host_text::HostText, recording};
 use serde::{Deserialize, Serialize};
@@ -96,6 +96,19 @@ impl Profile {
     /// Threads that were seen.
     pub fn threads(&self) -> &[Thread] {
         &self.threads
+    }
+
+    /// A thread by its number, and the weight of its stacks.
+    pub fn thread(&self, tid: u32) -> Option<(&Thread, u64)> {
+        let is_it = |thread: &Thread| thread.tid == tid;
+        let found = self.threads.iter().find(|thread| is_it(thread))?;
+        let of_it = |sample: &&Sample| self.threads.get(place(sample.thread)).is_some_and(is_it);
+        Some((found, self.samples.iter().filter(of_it).map(|sample| sample.weight).sum()))
+    }
+
+    /// Whether any function is of a kind.
+    pub fn has(&self, kind: Kind) -> bool {
+        self.functions.iter().any(|function| function.kind == kind)
     }
 
     /// Nodes of the call tree.

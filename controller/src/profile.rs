@@ -1,0 +1,3 @@
+//! Recordings of stacks as files for people and for other programs.
+
+pub mod svg;
