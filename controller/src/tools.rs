@@ -4,6 +4,7 @@
 
 mod capabilities;
 mod capture;
+mod export;
 mod host_snapshot;
 mod process_inspect;
 mod process_list;
@@ -62,11 +63,13 @@ pub enum Toolset {
     SelfTest,
     /// Takes files along, for later.
     Capture,
+    /// Hands a recording to other programs.
+    Export,
 }
 
 impl Toolset {
     /// All sets.
-    pub const ALL: [Self; 3] = [Self::Diagnose, Self::SelfTest, Self::Capture];
+    pub const ALL: [Self; 4] = [Self::Diagnose, Self::SelfTest, Self::Capture, Self::Export];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -74,6 +77,7 @@ impl Toolset {
             Self::Diagnose => "diagnose",
             Self::SelfTest => "selftest",
             Self::Capture => "capture",
+            Self::Export => "export",
         }
     }
 

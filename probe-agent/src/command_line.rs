@@ -74,6 +74,7 @@ Tools:
   process_inspect   what one process spends its time on
   self_test         counts; measures nothing
   capture           takes the files that the others read; sysmcp keeps them
+  export            sends a stored recording; sysmcp writes it in the format of another program
 
 Sweep:
   `sweep` finds what sessions of sysmcp left on this machine, and ends and removes it: processes that

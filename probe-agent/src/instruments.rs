@@ -3,6 +3,7 @@
 mod capabilities;
 mod capture;
 mod cgroup_files;
+mod export;
 #[cfg(test)]
 mod fake;
 mod hidden;

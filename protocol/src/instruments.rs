@@ -2,6 +2,7 @@
 
 pub mod capabilities;
 pub mod capture;
+pub mod export;
 pub mod host_snapshot;
 pub mod process_inspect;
 pub mod process_list;
@@ -78,6 +79,7 @@ macro_rules! for_each_instrument {
             HostSnapshot, host_snapshot;
             Capabilities, capabilities;
             Capture, capture;
+            Export, export;
         }
     };
 }
