@@ -12,6 +12,7 @@ pub mod exit;
 pub mod gate;
 pub mod mcp;
 pub mod private;
+pub mod profile;
 pub mod push;
 pub mod reporter;
 pub mod schema;

@@ -46,7 +46,8 @@ impl Place {
         handles.push_back(id);
     }
 
-    fn remembers(&self, id: ArtifactId) -> bool {
+    /// Whether a result was stored there, and since then not very many.
+    pub(super) fn remembers(&self, id: ArtifactId) -> bool {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 }
