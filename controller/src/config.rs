@@ -3,7 +3,7 @@
 
 mod places;
 
-pub use places::is_root;
+pub use places::{is_root, servers};
 
 use crate::{
     agents::Agents,

@@ -1,5 +1,6 @@
 //! What each command does, from the settings to the exit code.
 
+mod export;
 mod several;
 mod signals;
 mod sweep;
@@ -15,6 +16,7 @@ use controller::{
     reporter::{Reporter, Silent, Stderr},
     screen,
     session::Stopped,
+    side_door::Door,
     targets::{PARAMETER, Targets},
     tools::{self, Selection},
     transport::Prompts,
@@ -28,6 +30,7 @@ use rmcp::{ServiceExt as _, service::ServerInitializeError};
 use serde_json::{Map, Value, json};
 use signals::Signals;
 use std::{
+    convert::Infallible,
     io::{self, Write as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -62,7 +65,7 @@ async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
         config::audit_log(flags, file, environment, is_root).map_err(unusable)
     };
     Ok(match command {
-        Command::Serve => serve(&config()?, &common).await,
+        Command::Serve => serve(&config()?, &common, environment).await,
         Command::Call { tool, params, json } => {
             call(&config()?, &common, tool, &params, json).await
         }
@@ -73,6 +76,10 @@ async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
         Command::Capture { folder, why, window_ms, max_bytes } => {
             let wanted = Wanted { folder, why, window_ms, max_bytes };
             capture(config()?, &common, &wanted).await
+        }
+        Command::Export { artifact, format, output, force } => {
+            let wanted = export::Wanted { artifact, format, output, force };
+            export::export(&common, environment, wanted).await
         }
         Command::Sweep { dry_run, live, json } => {
             sweep::sweep(&config()?, &common, Order { dry_run, live }, json).await
@@ -310,7 +317,7 @@ fn shown(rendered: &Rendered, as_json: bool) -> String {
 }
 
 /// Speaks MCP until the client goes away.
-async fn serve(config: &Config, common: &Common) -> u8 {
+async fn serve(config: &Config, common: &Common, environment: &Environment) -> u8 {
     // Nobody can be asked: the terminal, if there is one, is the client's.
     let gate = match Gate::new(config, Prompts::Forbidden, false) {
         Ok(gate) => Arc::new(gate),
@@ -324,10 +331,23 @@ async fn serve(config: &Config, common: &Common) -> u8 {
     let (code, is_interrupted) = tokio::select! {
         code = until_closed(serving) => (code, false),
         () = signals.any() => (exit::OK, true),
+        never = at_side_door(&gate, environment) => match never {},
     };
     let patience = Patience { signals, is_interrupted };
     let stopped = stop(&gate, &Silent, None, common, patience).await;
     if code == exit::OK { stopped } else { code }
+}
+
+/// Answers people who ask for recordings, beside the client.
+async fn at_side_door(gate: &Gate, environment: &Environment) -> Infallible {
+    match Door::open(&config::servers(environment, config::is_root())).await {
+        Ok(door) => door.serve(gate).await,
+        Err(error) => {
+            // The client is served all the same.
+            complain(&format!("`sysmcp export` cannot ask this server: {error}"), exit::OK);
+            std::future::pending().await
+        }
+    }
 }
 
 async fn until_closed(

@@ -5,6 +5,7 @@
 //! and what all of it may come to is limited: what passes cannot make a writer go on for ever.
 
 mod arriving;
+mod destination;
 mod firefox;
 mod folded;
 mod format;
@@ -13,6 +14,7 @@ mod protobuf;
 mod speedscope;
 
 pub use arriving::{Arriving, ProfileError};
+pub use destination::{Destination, DestinationError, Limited};
 pub use format::Format;
 
 use protocol::{

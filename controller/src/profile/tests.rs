@@ -64,7 +64,7 @@ pub(super) fn report() -> Report {
     Report { recording, parts }
 }
 
-fn profile() -> Profile {
+pub(super) fn profile() -> Profile {
     let mut arriving = Arriving::default();
     pieces().into_iter().for_each(|item| arriving.accept(item));
     arriving.finish(report()).unwrap()
