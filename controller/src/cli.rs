@@ -284,8 +284,8 @@ disks stay. Look through the folder before you give it to others.";
 
 const AFTER_EXPORT_HELP: &str = "\
 Examples:
+  sysmcp export art-0badcafe --format svg --output web-1.svg
   sysmcp export art-0badcafe --format pprof --output web-1.pb.gz
-  sysmcp export art-0badcafe --format folded | inferno-flamegraph > web-1.svg
   sysmcp export art-0badcafe --format firefox --output web-1.profile.json
 
 A recording stays on its target for as long as the session, which belongs to the `sysmcp serve` that

@@ -9,9 +9,11 @@ mod destination;
 mod firefox;
 mod folded;
 mod format;
+mod picture;
 mod pprof;
 mod protobuf;
 mod speedscope;
+pub mod svg;
 
 pub use arriving::{Arriving, ProfileError};
 pub use destination::{Destination, DestinationError, Limited};

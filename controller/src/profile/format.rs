@@ -8,6 +8,8 @@ use std::io::{self, Write};
 pub enum Format {
     /// A line of text for each stack, for flame graph programs
     Folded,
+    /// A flame graph, to look at in any browser
+    Svg,
     /// For `go tool pprof`
     Pprof,
     /// JSON for profiler.firefox.com
@@ -18,12 +20,14 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Folded, Self::Pprof, Self::Firefox, Self::Speedscope];
+    pub const ALL: [Self; 5] =
+        [Self::Folded, Self::Svg, Self::Pprof, Self::Firefox, Self::Speedscope];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Folded => "folded",
+            Self::Svg => "svg",
             Self::Pprof => "pprof",
             Self::Firefox => "firefox",
             Self::Speedscope => "speedscope",
@@ -34,6 +38,7 @@ impl Format {
     pub const fn ending(self) -> &'static str {
         match self {
             Self::Folded => "folded",
+            Self::Svg => "svg",
             Self::Pprof => "pb.gz",
             Self::Firefox => "profile.json",
             Self::Speedscope => "speedscope.json",
@@ -44,7 +49,7 @@ impl Format {
     pub const fn is_binary(self) -> bool {
         match self {
             Self::Pprof => true,
-            Self::Folded | Self::Firefox | Self::Speedscope => false,
+            Self::Folded | Self::Svg | Self::Firefox | Self::Speedscope => false,
         }
     }
 }
@@ -58,6 +63,7 @@ impl Profile {
     pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Folded => self.write_folded(out),
+            Format::Svg => self.write_svg(out),
             Format::Pprof => self.write_pprof(out),
             Format::Firefox => self.write_firefox(out),
             Format::Speedscope => self.write_speedscope(out),
