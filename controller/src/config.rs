@@ -299,7 +299,7 @@ fn complete(
 
 fn selection(settings: &Settings) -> Result<Selection, ConfigError> {
     let toolsets = match &settings.toolsets {
-        None => vec![Toolset::Diagnose],
+        None => Toolset::DEFAULT.to_vec(),
         Some(names) => trimmed(names)
             .into_iter()
             .map(|name| Toolset::named(&name).ok_or(ConfigError::NoToolset { name }))
@@ -327,7 +327,9 @@ pub enum ConfigError {
     #[error("{0}")]
     Targets(#[from] BadTargets),
     /// No such set of tools.
-    #[error("there is no toolset `{name}`; there are diagnose, selftest, capture and export")]
+    #[error(
+        "there is no toolset `{name}`; there are diagnose, profile, selftest, capture and export"
+    )]
     NoToolset {
         /// The name.
         name: String,
