@@ -88,3 +88,123 @@ fn send<T>(
     }
     Ok(sent)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        call::{Listener, Withdrawal},
+        instruments::fake::FakeMachine,
+        proc::Root,
+        stack::profile::{self, Builder},
+    };
+    use protocol::{
+        budget::Budget,
+        message::{Progress, RequestId, Streamed},
+        recording::{Kind, example},
+    };
+    use std::sync::{Arc, Mutex};
+
+    /// Takes so many pieces and no more.
+    struct Taker(Mutex<Vec<Item>>, usize);
+
+    impl Listener for Taker {
+        fn progress(&self, _: Progress) {}
+
+        fn item(&self, streamed: Streamed) -> bool {
+            let mut taken = self.0.lock().unwrap();
+            let AnyItem::Export(item) = streamed.item else { panic!("of another instrument") };
+            taken.push(item);
+            taken.len() <= self.1
+        }
+    }
+
+    /// A recording of so many functions, each calling the next, with names of some length.
+    fn stored(functions: u32) -> Stored {
+        let mut builder = Builder::default();
+        let module = Some(builder.module("app"));
+        let thread = builder.thread(profile::Thread { pid: 7, tid: 8, name: "w".into() });
+        let mut node = None;
+        for number in 0..functions {
+            let name = format!("{number:0>100}");
+            let function = builder.function(profile::Function { name, module, kind: Kind::User });
+            node = Some(builder.node(node, function));
+            builder.count(thread, node, u64::from(number) + 1);
+        }
+        Stored { recording: example(), profile: builder.finish(), lines: Vec::new() }
+    }
+
+    fn exported(
+        stored: &Stored,
+        most: usize,
+    ) -> (Result<(Report, Meta), AgentError>, Vec<Item>, AgentError) {
+        let (root, artifacts) = (Root::live().unwrap(), Mutex::default());
+        let taker = Taker(Mutex::default(), most);
+        let call = || (RequestId(1), Budget::default(), Arc::new(Withdrawal::default()));
+        let context = Context::new(&root, &artifacts, &taker, call());
+        let artifact = stored.keep(&context).unwrap();
+        let result = Export::collect(Request { artifact }, &context);
+        let unknown = protocol::artifact::ArtifactId(!artifact.0);
+        let error = Export::collect(Request { artifact: unknown }, &context).unwrap_err();
+        drop(context);
+        (result, taker.0.into_inner().unwrap(), error)
+    }
+
+    #[test]
+    fn a_recording_is_sent_whole_in_pieces_that_fit_a_frame() {
+        let stored = stored(20_000);
+        let (result, items, error) = exported(&stored, usize::MAX);
+        let (report, meta) = result.unwrap();
+        assert_eq!(meta.engine, Engine::Stored);
+        assert_eq!(report.recording, stored.recording);
+        let parts = Parts {
+            modules: 1,
+            functions: 20_000,
+            threads: 1,
+            calls: 20_000,
+            stacks: 20_000,
+            lines: 0,
+        };
+        assert_eq!(report.parts, parts);
+        let (mut functions, mut calls) = (Vec::new(), 0);
+        for item in &items {
+            let bytes = postcard::to_stdvec(item).unwrap().len();
+            assert!(bytes < protocol::frame::MAX_FRAME_BYTES / 4, "{bytes} bytes");
+            match item {
+                Item::Functions(list) => functions.extend(list.clone()),
+                Item::Calls(list) => {
+                    // What a number leads to was sent before.
+                    assert!(list.iter().all(|call| place(call.function) < functions.len()));
+                    calls += list.len();
+                }
+                Item::Modules(_) | Item::Threads(_) | Item::Stacks(_) | Item::Lines(_) => {}
+            }
+        }
+        assert_eq!((functions.len(), calls), (20_000, 20_000));
+        assert!(items.len() > 30, "{} pieces", items.len());
+        assert!(functions[19_999].name.as_str().ends_with("019999"));
+        assert!(matches!(error, AgentError::NoSuchArtifact { .. }));
+    }
+
+    fn place(number: u32) -> usize {
+        usize::try_from(number).unwrap()
+    }
+
+    #[test]
+    fn nothing_more_is_sent_to_one_who_went_away() {
+        let (result, items, _) = exported(&stored(20_000), 2);
+        assert_eq!(result.unwrap_err(), AgentError::Cancelled);
+        assert_eq!(items.len(), 3);
+    }
+
+    #[test]
+    fn what_is_no_recording_is_not_sent() {
+        let machine = FakeMachine::in_namespace(crate::instruments::fake::FIRST);
+        let context = machine.context();
+        let kept =
+            context.artifacts.lock().unwrap().keep(crate::artifacts::Kind::SelfTest, vec![1]);
+        let artifact = kept.unwrap();
+        let error = Export::collect(Request { artifact }, &context).unwrap_err();
+        assert_eq!(error, AgentError::OtherArtifact { id: artifact });
+    }
+}
