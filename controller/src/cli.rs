@@ -107,6 +107,15 @@ pub enum Command {
         /// Print the answer as JSON, as an AI agent would get it
         #[arg(long)]
         json: bool,
+        /// Write what was recorded as a file for another program, too
+        #[arg(long, value_name = "FORMAT", requires = "output")]
+        export: Option<Format>,
+        /// That file, for you alone
+        #[arg(long, short, value_name = "FILE", requires = "export")]
+        output: Option<PathBuf>,
+        /// Replace it if it is there
+        #[arg(long, requires = "export")]
+        force: bool,
     },
     /// Try what works on the target for this login, and print the remedy for what does not
     #[command(after_help = AFTER_PROBE_HELP)]
@@ -258,6 +267,7 @@ Examples:
   sysmcp --target ssh:deploy@web-1 call process_list --params '{\"group_by\":\"container\"}'
   sysmcp --target ssh:deploy@web-1 call process_inspect --params '{\"pid\":4711}' --json
   sysmcp --target ssh:deploy@web-1 --target ssh:deploy@web-2 call host_snapshot
+  sysmcp --target ssh:deploy@web-1 call perf_record --export svg --output web-1.svg
 
 Several targets are asked at the same time, or the one that a parameter `target` names. Each answer
 is printed under the name of its target as soon as it is there, with --json as one line; nobody is

@@ -66,12 +66,14 @@ async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
     };
     Ok(match command {
         Command::Serve => serve(&config()?, &common, environment).await,
-        Command::Call { tool, params, json } => {
-            call(&config()?, &common, tool, &params, json).await
+        Command::Call { tool, params, json, export, output, force } => {
+            let export =
+                export.zip(output).map(|(format, output)| export::ToFile { format, output, force });
+            call(&config()?, &common, tool, &params, json, export).await
         }
         Command::Probe { json, all } => {
             let parameters = json!({ "all": all }).to_string();
-            call(&config()?, &common, "capabilities".to_owned(), &parameters, json).await
+            call(&config()?, &common, "capabilities".to_owned(), &parameters, json, None).await
         }
         Command::Capture { folder, why, window_ms, max_bytes } => {
             let wanted = Wanted { folder, why, window_ms, max_bytes };
@@ -129,7 +131,14 @@ pub fn printed(result: io::Result<()>) -> u8 {
 /// In which a signal that was sent to several processes has reached all of them.
 const MOMENT: Duration = Duration::from_millis(50);
 
-async fn call(config: &Config, common: &Common, tool: String, params: &str, as_json: bool) -> u8 {
+async fn call(
+    config: &Config,
+    common: &Common,
+    tool: String,
+    params: &str,
+    as_json: bool,
+    export: Option<export::ToFile>,
+) -> u8 {
     let arguments = match serde_json::from_str::<Map<String, Value>>(params) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -138,9 +147,26 @@ async fn call(config: &Config, common: &Common, tool: String, params: &str, as_j
     };
     let call = Call { tool, arguments };
     if config.targets.only().is_none() && !call.arguments.contains_key(PARAMETER) {
+        if export.is_some() {
+            let count = config.targets.count();
+            let error = format!("there are {count} targets: a file holds one recording; name one");
+            return complain(&error, exit::USAGE);
+        }
         return several::ask_each(config, common, &call, as_json).await;
     }
-    let show = |rendered: &Rendered| print(&shown(rendered, as_json));
+    let destination = match export.map(export::ToFile::destination).transpose() {
+        Ok(destination) => destination,
+        Err(error) => return complain(&error.to_string(), exit::USAGE),
+    };
+    let show = async |gate: &Gate, rendered: &Rendered| {
+        let code = print(&shown(rendered, as_json));
+        match &destination {
+            Some((destination, format)) if code == exit::OK => {
+                export::of_answer(gate, rendered, destination, *format, common).await
+            }
+            Some(_) | None => code,
+        }
+    };
     ask(config, common, call, &mut |_| {}, show).await
 }
 
@@ -176,7 +202,7 @@ async fn capture(mut config: Config, common: &Common, wanted: &Wanted) -> u8 {
             keeper.keep(item);
         }
     };
-    let show = |rendered: &Rendered| {
+    let show = async |_: &Gate, rendered: &Rendered| {
         let Some(keeper) = lock(&keeper).take() else { return exit::NO_OUTPUT };
         match keeper.finish(&rendered.object, why, SystemTime::now()) {
             Ok(()) => print(&shown(rendered, false)),
@@ -196,7 +222,7 @@ async fn ask(
     common: &Common,
     call: Call,
     keep: &mut (dyn FnMut(&Item) + Send),
-    show: impl FnOnce(&Rendered) -> u8,
+    show: impl AsyncFnOnce(&Gate, &Rendered) -> u8,
 ) -> u8 {
     let gate = match Gate::new(config, Prompts::here(), true) {
         Ok(gate) => gate,
@@ -205,11 +231,16 @@ async fn ask(
     let stderr = (!common.quiet).then(Stderr::default);
     let reporter: &dyn Reporter = &stderr;
     let mut signals = Signals::new();
+    let answering = async {
+        let rendered = gate.call_keeping(call, reporter, keep).await?;
+        clear(stderr.as_ref());
+        Ok::<u8, GateError>(show(&gate, &rendered).await)
+    };
     let code = tokio::select! {
-        answered = gate.call_keeping(call, reporter, keep) => {
+        shown = answering => {
             clear(stderr.as_ref());
-            match answered {
-                Ok(rendered) => show(&rendered),
+            match shown {
+                Ok(code) => code,
                 // A Ctrl-C while ssh asks for a passphrase reaches ssh first: it gives up.
                 Err(_) if tokio::time::timeout(MOMENT, signals.any()).await.is_ok() => {
                     complain("interrupted", exit::INTERRUPTED)

@@ -5,7 +5,8 @@ use controller::{
     cli::Common,
     config::{self, Environment},
     exit,
-    profile::{Destination, DestinationError, Format, Limited, Profile},
+    gate::{Gate, Rendered},
+    profile::{Arriving, Destination, DestinationError, Format, Limited, Profile},
     side_door,
 };
 use protocol::artifact::ArtifactId;
@@ -24,6 +25,47 @@ pub struct Wanted {
     pub format: Format,
     pub output: Option<PathBuf>,
     pub force: bool,
+}
+
+/// A file that what a call recorded goes to.
+pub struct ToFile {
+    pub format: Format,
+    pub output: PathBuf,
+    pub force: bool,
+}
+
+impl ToFile {
+    /// The file, if it can be one.
+    pub fn destination(self) -> Result<(Destination, Format), DestinationError> {
+        Ok((Destination::new(&self.output, self.force)?, self.format))
+    }
+}
+
+/// Exports what a call has just recorded, before its session ends. Gives the exit code.
+pub async fn of_answer(
+    gate: &Gate,
+    rendered: &Rendered,
+    destination: &Destination,
+    format: Format,
+    common: &Common,
+) -> u8 {
+    let Some(artifact) = rendered.artifact else {
+        return complain("this call left no recording, so none is exported", exit::NO_ANSWER);
+    };
+    let mut arriving = Arriving::default();
+    let report = match gate.export(artifact, &mut |piece| arriving.accept(piece)).await {
+        Ok(report) => report,
+        Err(error) => return complain(&error.text(), error.exit_code()),
+    };
+    let profile = match arriving.finish(report) {
+        Ok(profile) => profile,
+        Err(error) => return complain(&error.to_string(), exit::NO_ANSWER),
+    };
+    match destination.write(&profile, format, &AtomicBool::new(false)) {
+        Ok(()) if common.quiet => exit::OK,
+        Ok(()) => complain(&profile.summary(), exit::OK),
+        Err(error) => complain(&error.to_string(), exit::NO_OUTPUT),
+    }
 }
 
 /// Exports a recording. Gives the exit code.

@@ -18,7 +18,7 @@ use protocol::{
 impl Collect for Export {
     fn collect(request: Request, context: &Context<'_>) -> Result<(Report, Meta), AgentError> {
         let Stored { recording, profile, lines } = Stored::load(request.artifact, context)?;
-        let escaped = |text: &String| HostText::kept(text.clone());
+        let escaped = |text: &String| HostText::escaped(text.clone());
         let modules = profile.modules().iter().map(escaped);
         let functions = profile.functions().iter().map(|function| Function {
             name: escaped(&function.name),
