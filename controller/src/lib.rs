@@ -18,6 +18,7 @@ pub mod reporter;
 pub mod schema;
 pub mod screen;
 pub mod session;
+pub mod side_door;
 pub mod snapshot;
 pub mod target;
 pub mod targets;

@@ -4,6 +4,7 @@
 
 mod capabilities;
 mod capture;
+mod export;
 mod flamegraph;
 mod flamegraph_from_folded;
 mod host_snapshot;
@@ -69,11 +70,14 @@ pub enum Toolset {
     SelfTest,
     /// Takes files along, for later.
     Capture,
+    /// Hands a recording to other programs.
+    Export,
 }
 
 impl Toolset {
     /// All sets.
-    pub const ALL: [Self; 4] = [Self::Diagnose, Self::Profile, Self::SelfTest, Self::Capture];
+    pub const ALL: [Self; 5] =
+        [Self::Diagnose, Self::Profile, Self::SelfTest, Self::Capture, Self::Export];
 
     /// The sets that are offered unless others are named.
     pub const DEFAULT: [Self; 2] = [Self::Diagnose, Self::Profile];
@@ -85,6 +89,7 @@ impl Toolset {
             Self::Profile => "profile",
             Self::SelfTest => "selftest",
             Self::Capture => "capture",
+            Self::Export => "export",
         }
     }
 

@@ -80,6 +80,7 @@ Tools:
   self_test         counts; measures nothing
   memory_profile    how the memory of one process grows, and what it consists of
   capture           takes the files that the others read; sysmcp keeps them
+  export            sends a stored recording; sysmcp writes it in the format of another program
 
 Sweep:
   `sweep` finds what sessions of sysmcp left on this machine, and ends and removes it: processes that

@@ -5,6 +5,7 @@ mod capabilities;
 mod capture;
 mod cgroup_files;
 mod cgroup_levels;
+mod export;
 #[cfg(test)]
 mod fake;
 mod flamegraph;

@@ -2,6 +2,7 @@
 
 pub mod capabilities;
 pub mod capture;
+pub mod export;
 pub mod flamegraph;
 pub mod flamegraph_from_folded;
 pub mod host_snapshot;
@@ -88,6 +89,7 @@ macro_rules! for_each_instrument {
             MemoryProfile, memory_profile;
             Flamegraph, flamegraph;
             FlamegraphFromFolded, flamegraph_from_folded;
+            Export, export;
         }
     };
 }
