@@ -55,7 +55,7 @@ fn it_shakes_hands_at_once_and_connects_later() {
 
 #[test]
 fn the_list_is_the_one_that_is_documented() {
-    let sysmcp = unreachable().with(&["--toolsets", "diagnose,profile,selftest,capture,export"]);
+    let sysmcp = unreachable().with(&["--toolsets", "diagnose,selftest,capture,export"]);
     let mut client = Client::start(sysmcp.command()).unwrap();
     let list = client.request("tools/list", &json!({}), SECOND).unwrap();
     let golden = include_str!("../../fixtures/golden/tools.json");

@@ -23,7 +23,7 @@ use serde_json::json;
 use std::{collections::BTreeSet, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 /// What a client may be offered, all of it.
-const ALL_TOOLS: [&str; 2] = ["--toolsets", "diagnose,profile,selftest"];
+const ALL_TOOLS: [&str; 2] = ["--toolsets", "diagnose,selftest"];
 
 /// Writes a record of each thread to files that begin so.
 fn strace(record: &str) -> Vec<String> {
