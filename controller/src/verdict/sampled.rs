@@ -143,15 +143,20 @@ fn step(tool: &str, parameters: serde_json::Value, why: &str) -> NextStep {
 /// What could not be had, in our words.
 fn refused(refusal: &Refusal) -> String {
     let why = refusal.in_our_words();
-    match refusal.id {
-        CheckId::HardwareCounters => format!(
+    if refusal.id == CheckId::HardwareCounters {
+        return format!(
             "what the kernel does with interrupts off shows where it switches them on again: a \
              timer was used in place of a counter of cycles; {why}"
-        ),
-        CheckId::KernelSymbols => format!("names of the kernel's functions: {why}"),
-        CheckId::PerfOwnKernel => format!("what the kernel does: {why}"),
-        id => format!("{}: {why}", id.what()),
+        );
     }
+    let what = if refusal.id == CheckId::KernelSymbols {
+        "names of the kernel's functions"
+    } else if refusal.id == CheckId::PerfOwnKernel {
+        "what the kernel does"
+    } else {
+        refusal.id.what()
+    };
+    format!("{what}: {why}")
 }
 
 /// What a recording cannot tell, and what to do about it.
