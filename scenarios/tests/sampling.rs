@@ -114,7 +114,7 @@ fn a_difference_is_told_from_chance() {
     let mut session = Session::start();
     let (same, other) = (hot(70), hot(15));
     let recorded: Vec<Value> = [&same, &same, &other]
-        .map(|program| session.record(800, &json!({"pid": program.pid()})))
+        .map(|program| session.record(300, &json!({"pid": program.pid()})))
         .into();
     let baseline = &recorded[0]["meta"]["artifact"];
     let unchanged =
