@@ -557,7 +557,10 @@ mod tests {
             names(&[Toolset::Diagnose], &["self_test"], &["process_list"]).unwrap(),
             "process_inspect, self_test, host_snapshot, capabilities"
         );
-        assert_eq!(names(&[Toolset::Profile], &[], &[]).unwrap(), "perf_record, perf_report");
+        assert_eq!(
+            names(&[Toolset::Profile], &[], &[]).unwrap(),
+            "perf_record, perf_report, memory_profile, flamegraph, flamegraph_from_folded"
+        );
         assert_eq!(names(&[], &["nope"], &[]).unwrap_err(), "nope");
     }
 
