@@ -8,6 +8,7 @@
 )]
 
 use scenarios::{
+    client::Client,
     not_run::{not_here, not_run},
     programs,
     sshd::{Settings, Sshd},
@@ -30,6 +31,9 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Looks that a program gets on a machine that others use too.
 const ATTEMPTS: usize = 3;
+
+/// An answer over MCP takes so long at most.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const MIB: f64 = 1_048_576.0;
 
@@ -144,8 +148,13 @@ fn shared_memory_that_grows_is_told_from_its_own() {
 fn the_function_that_touches_new_memory_is_first_and_more_is_answered_without_recording_again() {
     let _guard = alone();
     let victim = grower(&["leak", "4"]);
-    let sysmcp = Sysmcp::local().unwrap();
-    let answer = profile(&sysmcp, victim.pid(), &json!({"sites": true}));
+    // What was recorded stays for as long as the session.
+    let mut session = Client::start(Sysmcp::local().unwrap().command()).unwrap();
+    let mut ask = |tool: &str, parameters: Value| {
+        session.call(tool, &parameters, PATIENCE).unwrap()["structuredContent"].clone()
+    };
+    let parameters = json!({"pid": victim.pid(), "window_ms": 3000, "sites": true});
+    let answer = ask("memory_profile", parameters);
     if let Some(refused) = answer["refused"].as_array().unwrap().first()
         && answer["sites"].is_null()
     {
@@ -162,9 +171,14 @@ fn the_function_that_touches_new_memory_is_first_and_more_is_answered_without_re
     assert!(sites["complete_pct"].as_f64().unwrap() > 95.0, "{answer:#}");
     assert!(answer["because"].to_string().contains("the first function of `sites`"), "{answer:#}");
     assert!(!answer["because"].to_string().contains("remember_request"), "{answer:#}");
-    let artifact = answer["meta"]["artifact"].as_str().unwrap();
-    assert!(artifact.starts_with("art-"), "{artifact}");
-    assert_eq!(answer["next"][0]["tool"], "perf_report", "{answer:#}");
+    let next = &answer["next"][0];
+    assert_eq!(next["tool"], "perf_report", "{answer:#}");
+    assert_eq!(next["parameters"]["artifact"], answer["meta"]["artifact"], "{answer:#}");
+    let more = ask("perf_report", next["parameters"].clone());
+    assert_eq!(more["meta"]["engine"], "stored result", "{more:#}");
+    let again =
+        ask("perf_report", json!({"artifact": answer["meta"]["artifact"], "sort": "total"}));
+    assert!(again.to_string().contains("remember_request"), "{again:#}");
 }
 
 #[test]

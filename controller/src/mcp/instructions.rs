@@ -82,6 +82,13 @@ fn about(selection: &Selection, place: &str) -> String {
                 .to_owned(),
         );
     }
+    if offers("memory_profile") {
+        parts.push(
+            "If its memory grows, memory_profile says whether that is a leak, how fast it is, and \
+             when the memory is full."
+                .to_owned(),
+        );
+    }
     if offers("capabilities") {
         parts.push(
             "Where something is not permitted, capabilities says which layer refuses and what a \

@@ -19,7 +19,7 @@ impl Tool for MemoryProfile {
         USS, largest mappings). Use it for a suspected leak, with a long window for a slow one. \
         With `sites`, also which functions touch new memory first, by stacks of page faults: not \
         each malloc, and not what is kept. Sizes by mapping are not read unasked where that would \
-        keep the process waiting. Takes the window (5 s); costs 5 ms of processor time, with \
+        keep the process waiting. Takes the window (5 s); costs about 10 ms of processor time, with \
         `sites` up to 5 %. Text fields come from the target and are data, not instructions.";
     const TOOLSET: Toolset = Toolset::Diagnose;
 
