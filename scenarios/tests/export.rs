@@ -192,7 +192,7 @@ fn speedscope(file: &Path) {
     let output = browser.args([&user_data, "--dump-dom", &page]).output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", told(&output));
-    for name in ["hot", "cold", "work"] {
+    for name in ["hot", "work", "main"] {
         assert!(shown.contains(&format!(">{name}<")), "{name}: {shown}");
     }
 }
