@@ -1,7 +1,12 @@
 //! A recording that a running server holds, exported by a person: every format, read by the program
 //! that it is for, and who gets none.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use scenarios::{
     client::Client, not_run::not_run, programs, sysmcp::Sysmcp, without_settings::without_settings,
