@@ -19,7 +19,7 @@ pub use system::{Door, ask};
 
 use crate::{exit, profile::ProfileError};
 use protocol::artifact::ArtifactId;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Why a server cannot be asked for recordings.
 #[derive(Debug, thiserror::Error)]
@@ -115,11 +115,4 @@ impl NoRecording {
             | Self::NotHere => exit::NO_ANSWER,
         }
     }
-}
-
-/// The pid in a socket's name.
-#[cfg(unix)]
-fn server_of(socket: &Path) -> String {
-    let name = socket.file_stem().unwrap_or_default().to_string_lossy();
-    name.split('-').next().unwrap_or_default().to_owned()
 }

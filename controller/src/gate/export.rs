@@ -69,12 +69,12 @@ impl Gate {
             redacted: Some(answer.meta.redacted),
         });
         entered.finish_as(measured.map_err(ToString::to_string))?;
-        match *result?.report {
-            AnyReport::Export(report) => Ok(report),
-            other => Err(GateError::Defect(format!(
-                "the agent answered {} instead of export",
-                other.id().name()
-            ))),
-        }
+        let report = *result?.report;
+        let answered = report.id().name();
+        let AnyReport::Export(report) = report else {
+            let error = format!("the agent answered {answered} instead of export");
+            return Err(GateError::Defect(error));
+        };
+        Ok(report)
     }
 }

@@ -102,6 +102,8 @@ impl Destination {
             .write(format, &mut out)
             .and_then(|()| out.flush())
             .map_err(|error| failed(&self.path, error))?;
+        // On Windows a file that is open keeps its name.
+        drop(out);
         if self.replaces {
             self.check()?;
             return fs::rename(&self.partial, &self.path)

@@ -5,7 +5,7 @@ mod asking;
 
 pub use asking::ask;
 
-use super::{NoDoor, server_of};
+use super::NoDoor;
 use crate::{gate::Gate, private};
 use answering::visit;
 use futures::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
@@ -134,6 +134,12 @@ async fn sockets(folder: &Path, but: &Path) -> Vec<(String, Option<UnixStream>)>
         }
     }
     found
+}
+
+/// The pid in a socket's name.
+fn server_of(socket: &Path) -> String {
+    let name = socket.file_stem().unwrap_or_default().to_string_lossy();
+    name.split('-').next().unwrap_or_default().to_owned()
 }
 
 fn is_older(path: &Path, than: Duration) -> bool {
