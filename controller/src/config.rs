@@ -327,7 +327,9 @@ pub enum ConfigError {
     #[error("{0}")]
     Targets(#[from] BadTargets),
     /// No such set of tools.
-    #[error("there is no toolset `{name}`; there are diagnose, selftest and capture")]
+    #[error(
+        "there is no toolset `{name}`; there are diagnose, profile, flamegraph, selftest and capture"
+    )]
     NoToolset {
         /// The name.
         name: String,

@@ -64,6 +64,8 @@ pub enum Toolset {
     Diagnose,
     /// Samples where time and memory go, and asks recordings again.
     Profile,
+    /// Gives the call trees of recordings, and of stacks that another profiler wrote.
+    Flamegraph,
     /// Exercises the line to the agent.
     SelfTest,
     /// Takes files along, for later.
@@ -72,16 +74,18 @@ pub enum Toolset {
 
 impl Toolset {
     /// All sets.
-    pub const ALL: [Self; 4] = [Self::Diagnose, Self::Profile, Self::SelfTest, Self::Capture];
+    pub const ALL: [Self; 5] =
+        [Self::Diagnose, Self::Profile, Self::Flamegraph, Self::SelfTest, Self::Capture];
 
     /// The sets that are offered unless others are named.
-    pub const DEFAULT: [Self; 2] = [Self::Diagnose, Self::Profile];
+    pub const DEFAULT: [Self; 3] = [Self::Diagnose, Self::Profile, Self::Flamegraph];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Diagnose => "diagnose",
             Self::Profile => "profile",
+            Self::Flamegraph => "flamegraph",
             Self::SelfTest => "selftest",
             Self::Capture => "capture",
         }
@@ -552,6 +556,10 @@ mod tests {
             "process_inspect, self_test, host_snapshot, capabilities"
         );
         assert_eq!(names(&[Toolset::Profile], &[], &[]).unwrap(), "perf_record, perf_report");
+        assert_eq!(
+            names(&[Toolset::Flamegraph], &[], &[]).unwrap(),
+            "flamegraph, flamegraph_from_folded"
+        );
         assert_eq!(names(&[], &["nope"], &[]).unwrap_err(), "nope");
     }
 
