@@ -7,6 +7,7 @@ mod capture;
 mod flamegraph;
 mod flamegraph_from_folded;
 mod host_snapshot;
+mod memory_profile;
 mod perf_record;
 mod perf_report;
 mod process_inspect;

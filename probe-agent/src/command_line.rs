@@ -78,6 +78,7 @@ Tools:
   flamegraph_from_folded
                     the call tree of stacks that another profiler wrote as text
   self_test         counts; measures nothing
+  memory_profile    how the memory of one process grows, and what it consists of
   capture           takes the files that the others read; sysmcp keeps them
 
 Sweep:

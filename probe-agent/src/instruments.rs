@@ -4,6 +4,7 @@ mod call_tree;
 mod capabilities;
 mod capture;
 mod cgroup_files;
+mod cgroup_levels;
 #[cfg(test)]
 mod fake;
 mod flamegraph;
@@ -11,6 +12,8 @@ mod flamegraph_from_folded;
 mod hidden;
 mod host_snapshot;
 mod identity;
+mod memory_profile;
+mod one_process;
 mod ownership;
 mod perf_record;
 mod perf_report;

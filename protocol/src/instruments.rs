@@ -5,6 +5,7 @@ pub mod capture;
 pub mod flamegraph;
 pub mod flamegraph_from_folded;
 pub mod host_snapshot;
+pub mod memory_profile;
 pub mod perf_record;
 pub mod perf_report;
 pub mod process_inspect;
@@ -84,6 +85,7 @@ macro_rules! for_each_instrument {
             Capture, capture;
             PerfRecord, perf_record;
             PerfReport, perf_report;
+            MemoryProfile, memory_profile;
             Flamegraph, flamegraph;
             FlamegraphFromFolded, flamegraph_from_folded;
         }

@@ -24,6 +24,8 @@ pub struct Below<'p> {
     root: OwnedFd,
     /// Tells it from others.
     id: (u64, u64),
+    /// Where it is below our own root, if it is.
+    place: Vec<u8>,
 }
 
 impl<'p> Below<'p> {
@@ -35,7 +37,15 @@ impl<'p> Below<'p> {
         let root =
             rustix::fs::openat(proc, format!("{process}/root"), flags, Mode::empty()).ok()?;
         let status = rustix::fs::fstat(&root).ok()?;
-        Some(Self { proc, root, id: (status.st_dev, status.st_ino) })
+        let place = rustix::fs::readlinkat(proc, format!("{process}/root"), Vec::new()).ok()?;
+        Some(Self { proc, root, id: (status.st_dev, status.st_ino), place: place.into_bytes() })
+    }
+
+    /// A path of this root, by how the kernel told it to us: after `chroot(2)`, files are shown below
+    /// our own root, not below that of the process.
+    pub fn path_below<'n>(&self, path: &'n [u8]) -> &'n [u8] {
+        let below = path.strip_prefix(self.place.as_slice());
+        below.filter(|below| below.starts_with(b"/")).unwrap_or(path)
     }
 
     /// Whether another root is the same folder.
@@ -120,7 +130,7 @@ mod tests {
         let proc = Root::live().unwrap().live_proc().unwrap();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(folder, flags, Mode::empty()).unwrap();
-        let below = Below { proc: &proc, root, id: (0, 0) };
+        let below = Below { proc: &proc, root, id: (0, 0), place: b"/".to_vec() };
         let (file, _) = below.open(path.as_bytes())?;
         let mut text = String::new();
         std::fs::File::from(file).read_to_string(&mut text).unwrap();
