@@ -14,13 +14,15 @@ fn unreachable() -> Sysmcp {
 }
 
 /// The tools of the default toolset.
-const OFFERED: [&str; 6] = [
+const OFFERED: [&str; 8] = [
     "process_list",
     "process_inspect",
     "host_snapshot",
     "capabilities",
     "perf_record",
     "perf_report",
+    "flamegraph",
+    "flamegraph_from_folded",
 ];
 
 fn assert_is_what_is_offered(list: &Value) {
@@ -55,7 +57,8 @@ fn it_shakes_hands_at_once_and_connects_later() {
 
 #[test]
 fn the_list_is_the_one_that_is_documented() {
-    let sysmcp = unreachable().with(&["--toolsets", "diagnose,profile,selftest,capture"]);
+    let sysmcp =
+        unreachable().with(&["--toolsets", "diagnose,profile,flamegraph,selftest,capture"]);
     let mut client = Client::start(sysmcp.command()).unwrap();
     let list = client.request("tools/list", &json!({}), SECOND).unwrap();
     let golden = include_str!("../../fixtures/golden/tools.json");
