@@ -328,7 +328,7 @@ pub enum ConfigError {
     Targets(#[from] BadTargets),
     /// No such set of tools.
     #[error(
-        "there is no toolset `{name}`; there are diagnose, profile, selftest, capture and export"
+        "there is no toolset `{name}`; there are diagnose, selftest, capture and export"
     )]
     NoToolset {
         /// The name.

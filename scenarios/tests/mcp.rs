@@ -14,13 +14,15 @@ fn unreachable() -> Sysmcp {
 }
 
 /// The tools of the default toolset.
-const OFFERED: [&str; 6] = [
+const OFFERED: [&str; 8] = [
     "process_list",
     "process_inspect",
     "host_snapshot",
     "capabilities",
     "perf_record",
     "perf_report",
+    "flamegraph",
+    "flamegraph_from_folded",
 ];
 
 fn assert_is_what_is_offered(list: &Value) {

@@ -48,8 +48,11 @@ fn is_there(check: &str) -> bool {
 
 /// What an ordinary user is told in place of an answer: the process belongs to another one, and what
 /// was not recorded cannot be asked.
-const NOT_FOR_USERS: [(&str, &str); 2] =
-    [("perf_record", "nothing could be sampled"), ("perf_report", "no result is stored")];
+const NOT_FOR_USERS: [(&str, &str); 3] = [
+    ("perf_record", "nothing could be sampled"),
+    ("perf_report", "no result is stored"),
+    ("flamegraph", "no result is stored"),
+];
 
 /// Calls every tool that a client is offered, with what it has to be given: a process that is there,
 /// and what another one kept of it.
@@ -67,6 +70,9 @@ fn call_every_tool(client: &mut Client, pid: u32, is_user: bool) {
         if needs.contains("artifact") {
             arguments["artifact"] = recording.clone();
         }
+        if needs.contains("folded") {
+            arguments["folded"] = json!("main;work;hash 12\n");
+        }
         let answer = client.call(name, &arguments, PATIENCE).unwrap();
         let refusal = NOT_FOR_USERS.iter().find(|(tool, _)| is_user && *tool == name);
         assert_eq!(answer.get("isError"), Some(&json!(refusal.is_some())), "{name}: {answer}");
@@ -76,7 +82,7 @@ fn call_every_tool(client: &mut Client, pid: u32, is_user: bool) {
             recording = answer["structuredContent"]["meta"]["artifact"].clone();
         }
     }
-    assert!(tools.len() >= 7, "{} tools", tools.len());
+    assert!(tools.len() >= 9, "{} tools", tools.len());
 }
 
 /// A session from its start to its receipt, and what its record holds.
