@@ -14,6 +14,7 @@ pub mod lines;
 pub mod looks;
 pub mod maps;
 pub mod module;
+pub mod naming;
 pub mod perf_map;
 pub mod profile;
 pub mod record;

@@ -341,8 +341,10 @@ impl<'r> Fold<'r> {
         let process = u32::try_from(self.processes.len()).unwrap_or(NOBODY);
         let known = self.names.get(&pid).cloned();
         let name = known.unwrap_or_else(|| self.text(&format!("{pid}/comm")));
-        let inner_pid = inner_pid(self.root, pid);
-        self.processes.push(Process { pid, inner_pid, name });
+        let (inner_pid, parent) = kin(self.root, pid);
+        let born_of = Some(self.live(pid, 0).parent).filter(|parent| *parent != 0);
+        let parent = born_of.or(parent);
+        self.processes.push(Process { pid, inner_pid, parent, name });
         self.live(pid, 0).process = Some(process);
         process
     }
@@ -354,14 +356,25 @@ impl<'r> Fold<'r> {
     }
 }
 
-/// The last of `NSpid`, Linux 4.1: the number in the innermost namespace.
-pub(super) fn inner_pid(root: &Root, pid: u32) -> Option<u32> {
+/// A process's number in its innermost namespace, the last of `NSpid`, Linux 4.1; and its parent.
+pub(super) fn kin(root: &Root, pid: u32) -> (Option<u32>, Option<u32>) {
     let mut text = Vec::new();
-    root.read_proc(&format!("{pid}/status"), &mut text).ok()?;
-    let (line_number, line) = parse::line_of(&text, "NSpid")?;
+    if root.read_proc(&format!("{pid}/status"), &mut text).is_err() {
+        return (None, None);
+    }
+    (inner_pid(&text).filter(|inner| *inner != pid), parent(&text))
+}
+
+/// The number of a process in its innermost namespace, by its `status`.
+pub(super) fn inner_pid(status: &[u8]) -> Option<u32> {
+    let (line_number, line) = parse::line_of(status, "NSpid")?;
     let last = parse::fields(line).last()?;
-    let inner = u32::try_from(parse::number(last, line_number).ok()?).ok()?;
-    (inner != pid).then_some(inner)
+    u32::try_from(parse::number(last, line_number).ok()?).ok()
+}
+
+fn parent(status: &[u8]) -> Option<u32> {
+    let parent = parse::number_of(status, "PPid").ok()?;
+    u32::try_from(parent).ok().filter(|parent| *parent != 0)
 }
 
 /// Adds the calls in the kernel.

@@ -12,7 +12,7 @@ mod threads;
 mod walks;
 
 use super::{
-    fold::inner_pid,
+    fold::kin,
     profile::{Builder, Function, Profile, Thread as ProfileThread},
     record::Window,
     recording::{Counts, Cut, Limits, Place, Process, Recording, Thread, Tree, Weight},
@@ -387,10 +387,10 @@ impl<'r> Looker<'r> {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut pids: Vec<u32> = self.pids.iter().copied().collect();
         crate::order::ascending(&mut pids);
-        let processes = pids.iter().map(|pid| Process {
-            pid: *pid,
-            inner_pid: inner_pid(self.root, *pid),
-            name: self.seen.get(&(*pid, *pid)).map_or_else(Vec::new, |seen| seen.name.clone()),
+        let processes = pids.iter().map(|pid| {
+            let (inner_pid, parent) = kin(self.root, *pid);
+            let name = self.seen.get(&(*pid, *pid)).map_or_else(Vec::new, |seen| seen.name.clone());
+            Process { pid: *pid, inner_pid, parent, name }
         });
         let processes: Vec<Process> = processes.collect();
         let process_of =
