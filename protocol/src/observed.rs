@@ -145,6 +145,13 @@ pub enum Reason {
     NotInSnapshot,
     /// The snapshot that is looked at holds one instant, and this takes two.
     OneInstant,
+    /// The processor has no counter for it, or the machine shows none.
+    NoCounter {
+        /// Whether this is a virtual machine, whose hypervisor decides.
+        is_guest: bool,
+    },
+    /// The counters of the processor were in use by others all the time.
+    NoTurn,
 }
 
 /// A lock of the kernel that a read of a process's file takes.
@@ -177,6 +184,12 @@ pub enum Permission {
     Yama {
         /// What it is.
         scope: u8,
+    },
+    /// To count events of the kernel's part, or of others: a lower `kernel.perf_event_paranoid`, or
+    /// `CAP_PERFMON`.
+    CountEvents {
+        /// What it is, where that can be read.
+        paranoid: Option<i64>,
     },
 }
 
@@ -236,6 +249,8 @@ pub enum Nature {
     NoRequests,
     /// What was counted is no processor time.
     NotProcessorTime,
+    /// Of a whole machine it would be the time that passed on all processors.
+    WholeMachine,
 }
 
 /// What cannot be seen from where the agent runs.
@@ -281,6 +296,21 @@ impl Reason {
                 "connect as root, or run `sysctl kernel.yama.ptrace_scope=0` as root".to_owned(),
             ),
             Self::NotPermitted(Permission::ReadFile { .. }) => Some("connect as root".to_owned()),
+            Self::NotPermitted(Permission::CountEvents { .. }) => Some(
+                "connect as root, or run `sysctl kernel.perf_event_paranoid=1` as root for \
+                 processes of your own"
+                    .to_owned(),
+            ),
+            Self::NoCounter { is_guest: true } => Some(
+                "switch the virtual PMU on at the hypervisor (KVM: -cpu host,pmu=on; VMware: \
+                 vpmc.enable), or measure on the bare machine"
+                    .to_owned(),
+            ),
+            Self::NoTurn => Some(
+                "end what else counts (another perf; the watchdog: `sysctl kernel.nmi_watchdog=0` as \
+                 root), and measure again"
+                    .to_owned(),
+            ),
             Self::NotPermitted(Permission::InspectProcess { owner_uid, .. }) => {
                 Some(format!("connect as root or as uid {owner_uid}"))
             }
@@ -328,6 +358,7 @@ impl Reason {
             | Self::Failed { .. }
             | Self::NoAnswer
             | Self::NoSamples
+            | Self::NoCounter { is_guest: false }
             | Self::NotUnderstood(_) => None,
         }
     }
@@ -378,6 +409,15 @@ impl fmt::Display for Reason {
             }
             Self::NotInSnapshot => f.write_str("not in the snapshot"),
             Self::OneInstant => f.write_str("the snapshot holds one instant, and this takes two"),
+            Self::NoCounter { is_guest: true } => f.write_str(
+                "no hardware counter here: this virtual machine is shown none of the processor's",
+            ),
+            Self::NoCounter { is_guest: false } => f.write_str(
+                "no hardware counter here: the kernel knows none of this processor for it",
+            ),
+            Self::NoTurn => {
+                f.write_str("the processor's counters were in use by others all the time")
+            }
         }
     }
 }
@@ -419,6 +459,11 @@ impl fmt::Display for Permission {
                 "kernel.yama.ptrace_scope is {scope}: nobody may look into a process that is not \
                  a child"
             ),
+            Self::CountEvents { paranoid: Some(paranoid) } => write!(
+                f,
+                "kernel.perf_event_paranoid is {paranoid}, and the agent has no CAP_PERFMON"
+            ),
+            Self::CountEvents { paranoid: None } => f.write_str("counting takes CAP_PERFMON here"),
             Self::Yama { scope } => write!(
                 f,
                 "kernel.yama.ptrace_scope is {scope}: only root may look into a process that is \
@@ -481,6 +526,7 @@ impl fmt::Display for Nature {
             Self::NotInService => "not in a service",
             Self::NoRequests => "no request completed in the window",
             Self::NotProcessorTime => "what was counted is no processor time",
+            Self::WholeMachine => "of a whole machine it is the time that passed",
         })
     }
 }

@@ -41,11 +41,12 @@ pub const MOST_AT_ONCE: usize = 32;
 /// The most that is copied of a stack.
 pub const MOST_STACK_BYTES: u32 = 32 << 10;
 
-/// For how long a thread is waited for that does not stop. In an uninterruptible sleep it does not.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// For how long a thread is waited for that does not stop: in an uninterruptible sleep it does not, and
+/// without a processor not before it gets one.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Copies of each thread in turn, by its number in our namespace. `ETIMEDOUT` for one that did not stop
-/// in 20 ms and for those after it, `EOPNOTSUPP` for a program of 32 bits, `ESRCH` for one that has
+/// in 100 ms and for those after it, `EOPNOTSUPP` for a program of 32 bits, `ESRCH` for one that has
 /// ended, `EPERM` for one that may not be traced or is already.
 pub fn copy_each(tids: &[u32], stack_bytes: u32) -> Vec<Result<Moment, Errno>> {
     let stack_bytes = stack_bytes.min(MOST_STACK_BYTES);
@@ -84,13 +85,13 @@ pub(super) fn copy_each_here(tids: &[u32], stack_bytes: u32) -> Vec<Result<Momen
 fn copy(tid: u32, stack_bytes: u32) -> Result<Moment, Errno> {
     let tid = libc::pid_t::try_from(tid).map_err(|_| Errno::SRCH)?;
     let mut seized = Seized::new(tid)?;
-    let started = Instant::now();
+    let asked = Instant::now();
     request(libc::PTRACE_INTERRUPT, tid, 0, std::ptr::null_mut())?;
-    seized.wait(started)?;
+    let ran_at = seized.wait(asked)?;
     let registers = registers(tid)?;
     let (stack, is_full) = stack(tid, stack_pointer(registers), stack_bytes);
     drop(seized);
-    Ok(Moment { registers, stack, is_full, pause: started.elapsed() })
+    Ok(Moment { registers, stack, is_full, pause: ran_at.elapsed() })
 }
 
 /// A thread that is traced; let go when this is dropped, if it stands still, and else at the end of the
@@ -108,14 +109,16 @@ impl Seized {
         Ok(Self { tid, signal: 0, has_ended: false })
     }
 
-    /// Waits until it stands still.
-    fn wait(&mut self, started: Instant) -> Result<(), Errno> {
+    /// Waits until it stands still. Gives the last time when it did not yet.
+    fn wait(&mut self, asked: Instant) -> Result<Instant, Errno> {
+        let mut ran_at = asked;
         loop {
+            let looked = Instant::now();
             let mut status = 0;
             let flags = libc::__WALL | libc::WNOHANG;
             // SAFETY: the status is a number of ours.
             match unsafe { libc::waitpid(self.tid, &raw mut status, flags) } {
-                0 => {}
+                0 => ran_at = looked,
                 -1 if last_errno() == Errno::INTR => continue,
                 -1 => return Err(last_errno()),
                 _ if libc::WIFSTOPPED(status) => {
@@ -123,14 +126,14 @@ impl Seized {
                     // Else one is about to be delivered, and is given back with the thread.
                     let is_by_request = status >> 16 == libc::PTRACE_EVENT_STOP;
                     self.signal = if is_by_request { 0 } else { libc::WSTOPSIG(status) };
-                    return Ok(());
+                    return Ok(ran_at);
                 }
                 _ => {
                     self.has_ended = true;
                     return Err(Errno::SRCH);
                 }
             }
-            let waited = started.elapsed();
+            let waited = asked.elapsed();
             if waited > PATIENCE {
                 return Err(Errno::TIMEDOUT);
             }

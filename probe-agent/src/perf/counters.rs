@@ -410,16 +410,23 @@ const fn is_no_counter(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL)
 }
 
-/// Instructions for each cycle, of counters that counted at the same time: of one kind of core, by one
-/// group. `None` where either is not known, or nothing ran.
-pub fn instructions_per_cycle(counts: &[Count], on: Option<&str>) -> Option<f64> {
+/// Two counts of one kind of core that were counted at the same time, as by one group.
+///
+/// # Errors
+///
+/// Why one of them is not known; nothing where they are, and are of different times, or the second is 0.
+pub fn of_one_time(
+    counts: &[Count],
+    on: Option<&str>,
+    (part, whole): (Counter, Counter),
+) -> Result<(u64, u64), Option<NotCounted>> {
     let value = |counter: Counter| {
         let of = |count: &&Count| count.counter == counter && count.on.as_deref() == on;
-        counts.iter().find(of)?.value.ok()
+        counts.iter().find(of).ok_or(None)?.value.map_err(Some)
     };
-    let (cycles, instructions) = (value(Counter::Cycles)?, value(Counter::Instructions)?);
-    let is_same_time = cycles.running_ns == instructions.running_ns;
-    (is_same_time && cycles.count > 0).then(|| instructions.count as f64 / cycles.count as f64)
+    let (part, whole) = (value(part)?, value(whole)?);
+    let is_one_time = part.running_ns == whole.running_ns && whole.count > 0;
+    if is_one_time { Ok((part.count, whole.count)) } else { Err(None) }
 }
 
 /// The kinds of core that counts are of, `None` for a machine with one.
@@ -454,24 +461,29 @@ mod tests {
     }
 
     #[test]
-    fn instructions_per_cycle_are_of_one_kind_of_core_and_one_time_only() {
+    fn a_quotient_is_of_one_kind_of_core_and_one_time_only() {
         use Counter::{Cycles, Instructions};
+        let of = |counts: &[Count], on| of_one_time(counts, on, (Instructions, Cycles));
         let of_cores = [
             count(Cycles, Some("cpu_atom"), 1000, 50),
             count(Instructions, Some("cpu_atom"), 500, 50),
             count(Cycles, Some("cpu_core"), 1000, 50),
             count(Instructions, Some("cpu_core"), 3000, 50),
         ];
-        assert_eq!(instructions_per_cycle(&of_cores, Some("cpu_core")), Some(3.0));
-        assert_eq!(instructions_per_cycle(&of_cores, Some("cpu_atom")), Some(0.5));
-        assert_eq!(instructions_per_cycle(&of_cores, None), None);
+        assert_eq!(of(&of_cores, Some("cpu_core")), Ok((3000, 1000)));
+        assert_eq!(of(&of_cores, Some("cpu_atom")), Ok((500, 1000)));
+        assert_eq!(of(&of_cores, None), Err(None));
         let kinds = [Some("cpu_atom".to_owned()), Some("cpu_core".to_owned())];
         assert_eq!(kinds_of_cores(&of_cores), kinds);
         // By two groups, at two times.
         let apart = [count(Cycles, None, 1000, 50), count(Instructions, None, 1000, 49)];
-        assert_eq!(instructions_per_cycle(&apart, None), None);
+        assert_eq!(of(&apart, None), Err(None));
         let idle = [count(Cycles, None, 0, 50), count(Instructions, None, 0, 50)];
-        assert_eq!(instructions_per_cycle(&idle, None), None);
+        assert_eq!(of(&idle, None), Err(None));
+        let why = NotCounted::NoCounter(Errno::NOENT);
+        let none = Count { value: Err(why), ..count(Cycles, None, 0, 0) };
+        let instructions = count(Instructions, None, 1, 50);
+        assert_eq!(of(&[none, instructions], None), Err(Some(why)));
     }
 
     #[test]
