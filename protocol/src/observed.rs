@@ -276,43 +276,9 @@ impl Reason {
     /// What the reader can do about it, where something can be done.
     pub fn remedy(&self) -> Option<String> {
         match self {
-            Self::NotPermitted(Permission::InspectProcess { agent_uid: 0, .. }) => Some(
-                "in a container, connect to the host itself, or give the container \
-                 CAP_SYS_PTRACE; on the host, the kernel's log names a security module that denies"
-                    .to_owned(),
-            ),
-            Self::NotPermitted(Permission::ReadFile { agent_uid: 0 }) | Self::OutOfSight(_) => {
+            Self::NotPermitted(permission) => Some(permission.remedy()),
+            Self::OutOfSight(_) => {
                 Some("connect to the host itself instead of a container on it".to_owned())
-            }
-            Self::NotPermitted(Permission::InspectProcess { owner_uid, agent_uid })
-                if *owner_uid == 0 || owner_uid == agent_uid =>
-            {
-                Some("connect as root".to_owned())
-            }
-            Self::NotPermitted(Permission::Yama { scope: 3.. }) => {
-                Some("reboot without it: it cannot be lowered while the machine runs".to_owned())
-            }
-            Self::NotPermitted(Permission::Yama { .. }) => Some(
-                "connect as root, or run `sysctl kernel.yama.ptrace_scope=0` as root".to_owned(),
-            ),
-            Self::NotPermitted(Permission::ReadFile { .. }) => Some("connect as root".to_owned()),
-            Self::NotPermitted(Permission::CountEvents { .. }) => Some(
-                "connect as root, or run `sysctl kernel.perf_event_paranoid=1` as root for \
-                 processes of your own"
-                    .to_owned(),
-            ),
-            Self::NoCounter { is_guest: true } => Some(
-                "switch the virtual PMU on at the hypervisor (KVM: -cpu host,pmu=on; VMware: \
-                 vpmc.enable), or measure on the bare machine"
-                    .to_owned(),
-            ),
-            Self::NoTurn => Some(
-                "end what else counts (another perf; the watchdog: `sysctl kernel.nmi_watchdog=0` as \
-                 root), and measure again"
-                    .to_owned(),
-            ),
-            Self::NotPermitted(Permission::InspectProcess { owner_uid, .. }) => {
-                Some(format!("connect as root or as uid {owner_uid}"))
             }
             Self::SwitchedOff(Switch::DelayAccounting) => Some(
                 "run `sysctl kernel.task_delayacct=1` as root and restart the process: only waits \
@@ -361,6 +327,41 @@ impl Reason {
             | Self::NoCounter { is_guest: false }
             | Self::NotUnderstood(_) => None,
         }
+    }
+}
+
+impl Permission {
+    /// What the reader can do about it.
+    fn remedy(&self) -> String {
+        match self {
+            Self::InspectProcess { agent_uid: 0, .. } => {
+                "in a container, connect to the host itself, or give the container CAP_SYS_PTRACE; on \
+                 the host, the kernel's log names a security module that denies"
+            }
+            Self::ReadFile { agent_uid: 0 } => {
+                "connect to the host itself instead of a container on it"
+            }
+            Self::InspectProcess { owner_uid, agent_uid }
+                if *owner_uid == 0 || owner_uid == agent_uid =>
+            {
+                "connect as root"
+            }
+            Self::Yama { scope: 3.. } => {
+                "reboot without it: it cannot be lowered while the machine runs"
+            }
+            Self::Yama { .. } => {
+                "connect as root, or run `sysctl kernel.yama.ptrace_scope=0` as root"
+            }
+            Self::ReadFile { .. } => "connect as root",
+            Self::CountEvents { .. } => {
+                "connect as root, or run `sysctl kernel.perf_event_paranoid=1` as root for processes of \
+                 your own"
+            }
+            Self::InspectProcess { owner_uid, .. } => {
+                return format!("connect as root or as uid {owner_uid}");
+            }
+        }
+        .to_owned()
     }
 }
 

@@ -28,6 +28,9 @@ use std::{
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How an answer names what it was made by.
+const LOOKS: &str = "looks at threads";
+
 /// Becomes a user without rights.
 const NOBODY: [&str; 5] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
 
@@ -164,7 +167,7 @@ fn a_user_whom_a_filter_refuses_events_sees_what_threads_wait_in_and_is_told_why
     let parameters = json!({"pid": sleeper.pid(), "window_ms": 1500});
     let answer = place.ask(&as_nobody_without_events(), &parameters);
     assert_eq!(answer["recording"]["counted"], "looks", "{answer}");
-    assert_eq!(answer["meta"]["engine"], "looks", "{answer}");
+    assert_eq!(answer["meta"]["engine"], LOOKS, "{answer}");
     assert_eq!(answer["looks"]["sees_waits"], true, "{answer}");
     assert_eq!(answer["looks"]["stops"], 0, "{answer}");
     assert!(answer["cpu_pct"].is_null() && answer["kernel_pct"].is_null(), "{answer}");
@@ -207,7 +210,7 @@ fn who_may_sample_does_not_look() {
     let place = Place::new();
     let busy = Running::start(&[place.busy.to_str().unwrap(), "shares"]);
     let answer = place.ask(&[], &json!({"pid": busy.pid(), "window_ms": 500, "stop": true}));
-    if answer["meta"]["engine"] == "looks" {
+    if answer["meta"]["engine"] == LOOKS {
         return not_here("sampling one's own process", "a login that may sample");
     }
     assert!(answer["looks"].is_null(), "{answer}");
@@ -260,9 +263,14 @@ fn kill(pid: u32) {
     let _ = kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL);
 }
 
+/// Children of all threads of a process.
 fn children(pid: u32) -> Vec<u32> {
-    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|it| fs::read_to_string(it.path().join("children")).ok());
+    let pids = |list: String| -> Vec<u32> {
+        list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    };
+    lists.flat_map(pids).collect()
 }
 
 /// What stops threads may be killed at any moment, also while one stands still.
