@@ -277,6 +277,16 @@ impl Reason {
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::NotPermitted(permission) => Some(permission.remedy()),
+            Self::NoCounter { is_guest: true } => Some(
+                "switch the virtual PMU on at the hypervisor (KVM: -cpu host,pmu=on; VMware: \
+                 vpmc.enable), or measure on the bare machine"
+                    .to_owned(),
+            ),
+            Self::NoTurn => Some(
+                "end what else counts (another perf; the watchdog: `sysctl kernel.nmi_watchdog=0` as \
+                 root), and measure again"
+                    .to_owned(),
+            ),
             Self::OutOfSight(_) => {
                 Some("connect to the host itself instead of a container on it".to_owned())
             }

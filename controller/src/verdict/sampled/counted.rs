@@ -55,12 +55,10 @@ pub(super) fn conclude(report: &Report, counters: &Counters) -> Conclusion {
 
 fn refused(refusal: &Refusal) -> String {
     let why = refusal.in_our_words();
-    match refusal.id {
-        CheckId::HardwareCounters => {
-            format!("cycles, instructions, caches and branches: no PMU here: {why}")
-        }
-        id => format!("{}: {why}", id.what()),
+    if refusal.id == CheckId::HardwareCounters {
+        return format!("cycles, instructions, caches and branches: no PMU here: {why}");
     }
+    format!("{}: {why}", refusal.id.what())
 }
 
 #[cfg(test)]
