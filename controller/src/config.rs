@@ -327,9 +327,7 @@ pub enum ConfigError {
     #[error("{0}")]
     Targets(#[from] BadTargets),
     /// No such set of tools.
-    #[error(
-        "there is no toolset `{name}`; there are diagnose, selftest, capture and export"
-    )]
+    #[error("there is no toolset `{name}`; there are diagnose, selftest, capture and export")]
     NoToolset {
         /// The name.
         name: String,

@@ -121,7 +121,7 @@ impl Profile {
             Counted::ContextSwitches => ("context-switches", "count"),
             Counted::CacheMisses => ("cache-misses", "count"),
             Counted::Looks => ("looks", "count"),
-            Counted::Given => ("weight", "count"),
+            Counted::Given | Counted::Nothing => ("weight", "count"),
         }
     }
 

@@ -47,10 +47,12 @@ pub struct SweepStart {
 }
 
 impl Question {
-    /// Whether programs are started for the answer. Without, there is no need for a process that
-    /// could.
-    pub fn starts_programs(&self) -> bool {
+    /// Whether programs are started for the answer, or threads may be stopped. Without, there is no
+    /// need for a process that could.
+    pub fn needs_spawner(&self) -> bool {
+        let may_stop = self.parameters.contains("\"stop\"");
         self.tool == InstrumentId::Capabilities.name()
+            || (self.tool == InstrumentId::PerfRecord.name() && may_stop)
     }
 }
 

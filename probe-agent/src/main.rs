@@ -15,7 +15,7 @@ fn main() {
         Ok(Command::Serve(start)) => serve(&start),
         Ok(Command::Sweep(start)) => sweep::run(&start),
         Ok(Command::Local(question)) => {
-            if question.starts_programs() {
+            if question.needs_spawner() {
                 os::observer::mark(new_token());
                 os::spawner::start();
             }

@@ -13,6 +13,7 @@ pub mod ptrace;
 pub mod sandbox;
 pub mod spawner;
 pub mod stdout;
+pub mod stopper;
 pub mod supervisor;
 pub mod sysconf;
 #[cfg(any(test, feature = "fault-injection"))]

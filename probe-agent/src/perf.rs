@@ -4,6 +4,8 @@
 //! `tools/perf/design.txt`. Events close with the process: nothing stays attached after any end.
 
 pub mod attr;
+pub mod core_pmus;
+pub mod counters;
 pub mod event;
 pub mod records;
 pub mod ring;

@@ -11,6 +11,7 @@ pub mod fold;
 pub mod images;
 pub mod kernel_names;
 pub mod lines;
+pub mod looks;
 pub mod maps;
 pub mod module;
 pub mod naming;

@@ -158,6 +158,13 @@ pub enum Reason {
     NoTurns,
     /// Nothing could be sampled; the answer says why beside it.
     NotSampling,
+    /// The processor has no counter for it, or the machine shows none.
+    NoCounter {
+        /// Whether this is a virtual machine, whose hypervisor decides.
+        is_guest: bool,
+    },
+    /// The counters of the processor were in use by others all the time.
+    CountersInUse,
 }
 
 /// A lock of the kernel that a read of a process's file takes.
@@ -190,6 +197,12 @@ pub enum Permission {
     Yama {
         /// What it is.
         scope: u8,
+    },
+    /// To count events of the kernel's part, or of others: a lower `kernel.perf_event_paranoid`, or
+    /// `CAP_PERFMON`.
+    CountEvents {
+        /// What it is, where that can be read.
+        paranoid: Option<i64>,
     },
 }
 
@@ -253,6 +266,8 @@ pub enum Nature {
     NotProcessorTime,
     /// Stacks were given as text, which does not say it.
     GivenStacks,
+    /// Of a whole machine it would be the time that passed on all processors.
+    WholeMachine,
 }
 
 /// What cannot be seen from where the agent runs.
@@ -278,28 +293,19 @@ impl Reason {
     /// What the reader can do about it, where something can be done.
     pub fn remedy(&self) -> Option<String> {
         match self {
-            Self::NotPermitted(Permission::InspectProcess { agent_uid: 0, .. }) => Some(
-                "in a container, connect to the host itself, or give the container \
-                 CAP_SYS_PTRACE; on the host, the kernel's log names a security module that denies"
+            Self::NotPermitted(permission) => Some(permission.remedy()),
+            Self::NoCounter { is_guest: true } => Some(
+                "switch the virtual PMU on at the hypervisor (KVM: -cpu host,pmu=on; VMware: \
+                 vpmc.enable), or measure on the bare machine"
                     .to_owned(),
             ),
-            Self::NotPermitted(Permission::ReadFile { agent_uid: 0 }) | Self::OutOfSight(_) => {
-                Some("connect to the host itself instead of a container on it".to_owned())
-            }
-            Self::NotPermitted(Permission::InspectProcess { owner_uid, agent_uid })
-                if *owner_uid == 0 || owner_uid == agent_uid =>
-            {
-                Some("connect as root".to_owned())
-            }
-            Self::NotPermitted(Permission::Yama { scope: 3.. }) => {
-                Some("reboot without it: it cannot be lowered while the machine runs".to_owned())
-            }
-            Self::NotPermitted(Permission::Yama { .. }) => Some(
-                "connect as root, or run `sysctl kernel.yama.ptrace_scope=0` as root".to_owned(),
+            Self::CountersInUse => Some(
+                "end what else counts (another perf; the watchdog: `sysctl kernel.nmi_watchdog=0` as \
+                 root), and measure again"
+                    .to_owned(),
             ),
-            Self::NotPermitted(Permission::ReadFile { .. }) => Some("connect as root".to_owned()),
-            Self::NotPermitted(Permission::InspectProcess { owner_uid, .. }) => {
-                Some(format!("connect as root or as uid {owner_uid}"))
+            Self::OutOfSight(_) => {
+                Some("connect to the host itself instead of a container on it".to_owned())
             }
             Self::SwitchedOff(Switch::DelayAccounting) => Some(
                 "run `sysctl kernel.task_delayacct=1` as root and restart the process: only waits \
@@ -349,8 +355,44 @@ impl Reason {
             | Self::Failed { .. }
             | Self::NoAnswer
             | Self::NoSamples
+            | Self::NoCounter { is_guest: false }
             | Self::NotUnderstood(_) => None,
         }
+    }
+}
+
+impl Permission {
+    /// What the reader can do about it.
+    fn remedy(&self) -> String {
+        match self {
+            Self::InspectProcess { agent_uid: 0, .. } => {
+                "in a container, connect to the host itself, or give the container CAP_SYS_PTRACE; on \
+                 the host, the kernel's log names a security module that denies"
+            }
+            Self::ReadFile { agent_uid: 0 } => {
+                "connect to the host itself instead of a container on it"
+            }
+            Self::InspectProcess { owner_uid, agent_uid }
+                if *owner_uid == 0 || owner_uid == agent_uid =>
+            {
+                "connect as root"
+            }
+            Self::Yama { scope: 3.. } => {
+                "reboot without it: it cannot be lowered while the machine runs"
+            }
+            Self::Yama { .. } => {
+                "connect as root, or run `sysctl kernel.yama.ptrace_scope=0` as root"
+            }
+            Self::ReadFile { .. } => "connect as root",
+            Self::CountEvents { .. } => {
+                "connect as root, or run `sysctl kernel.perf_event_paranoid=1` as root for processes of \
+                 your own"
+            }
+            Self::InspectProcess { owner_uid, .. } => {
+                return format!("connect as root or as uid {owner_uid}");
+            }
+        }
+        .to_owned()
     }
 }
 
@@ -407,6 +449,15 @@ impl fmt::Display for Reason {
             ),
             Self::NoTurns => f.write_str("it did not turn in the window"),
             Self::NotSampling => f.write_str("nothing could be sampled: see `refused`"),
+            Self::NoCounter { is_guest: true } => f.write_str(
+                "no hardware counter here: this virtual machine is shown none of the processor's",
+            ),
+            Self::NoCounter { is_guest: false } => f.write_str(
+                "no hardware counter here: the kernel knows none of this processor for it",
+            ),
+            Self::CountersInUse => {
+                f.write_str("the processor's counters were in use by others all the time")
+            }
         }
     }
 }
@@ -448,6 +499,11 @@ impl fmt::Display for Permission {
                 "kernel.yama.ptrace_scope is {scope}: nobody may look into a process that is not \
                  a child"
             ),
+            Self::CountEvents { paranoid: Some(paranoid) } => write!(
+                f,
+                "kernel.perf_event_paranoid is {paranoid}, and the agent has no CAP_PERFMON"
+            ),
+            Self::CountEvents { paranoid: None } => f.write_str("counting takes CAP_PERFMON here"),
             Self::Yama { scope } => write!(
                 f,
                 "kernel.yama.ptrace_scope is {scope}: only root may look into a process that is \
@@ -512,6 +568,7 @@ impl fmt::Display for Nature {
             Self::NoRequests => "no request completed in the window",
             Self::NotProcessorTime => "what was counted is no processor time",
             Self::GivenStacks => "the stacks were given as text, which does not say it",
+            Self::WholeMachine => "of a whole machine it is the time that passed",
         })
     }
 }

@@ -75,6 +75,8 @@ pub enum Counted {
     Looks,
     /// What the text that was given counts.
     Given,
+    /// Nothing was sampled: things were counted one by one.
+    Nothing,
 }
 
 /// How stacks in user space were walked.

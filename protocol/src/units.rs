@@ -67,6 +67,25 @@ impl PerSecond {
     }
 }
 
+/// How much of one thing there is for one of another, rounded to a hundredth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ratio {
+    hundredths: u64,
+}
+
+impl Ratio {
+    /// So much for so much; `None` for nothing of the latter.
+    pub fn of(what: f64, each: f64) -> Option<Self> {
+        (each > 0.0 && what.is_finite())
+            .then(|| Self { hundredths: whole_number(what / each * 100.0) })
+    }
+
+    /// The number.
+    pub const fn get(self) -> f64 {
+        self.hundredths as f64 / 100.0
+    }
+}
+
 /// The nearest whole number; 0 for a negative one.
 #[expect(
     clippy::cast_possible_truncation,
@@ -120,6 +139,7 @@ macro_rules! fixed_point {
 }
 fixed_point!(Percent, tenths, 10);
 fixed_point!(PerSecond, hundredths, 100);
+fixed_point!(Ratio, hundredths, 100);
 
 #[cfg(test)]
 mod tests {

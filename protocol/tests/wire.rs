@@ -207,6 +207,12 @@ fn reasons() -> Vec<Observed<u8>> {
         .map(Reason::OutOfSight),
     );
     reasons.extend([Reason::NotInSnapshot, Reason::OneInstant]);
+    reasons.extend([
+        Reason::NoCounter { is_guest: true },
+        Reason::CountersInUse,
+        Reason::NotPermitted(Permission::CountEvents { paranoid: Some(2) }),
+        Reason::DoesNotApply(Nature::WholeMachine),
+    ]);
     std::iter::once(Observed::Known(9)).chain(reasons.into_iter().map(Observed::Unknown)).collect()
 }
 

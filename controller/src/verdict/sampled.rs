@@ -1,5 +1,8 @@
 //! What follows from sampled stacks, and what they cannot tell.
 
+mod counted;
+mod looked;
+
 use super::{Conclusion, NextStep};
 use protocol::{
     instruments::{
@@ -21,6 +24,12 @@ const WORTH_SAYING_PCT: f64 = 5.0;
 
 /// What follows from a recording that was just made.
 pub fn conclude(report: &Report, meta: &Meta) -> Conclusion {
+    if let Some(counters) = &report.counters {
+        return counted::conclude(report, counters);
+    }
+    if let Some(looks) = &report.looks {
+        return looked::conclude(report, looks, meta);
+    }
     let recording = &report.recording;
     let mut conclusion = if recording.samples == 0 {
         without_samples(recording)
@@ -77,7 +86,8 @@ fn without_samples(recording: &Recording) -> Conclusion {
                 | Counted::Cycles
                 | Counted::CpuClock
                 | Counted::Looks
-                | Counted::Given => "cache misses",
+                | Counted::Given
+                | Counted::Nothing => "cache misses",
             };
             conclusion.because.push(if counted.has_rate() || hertz == 1 {
                 format!("{who} had no {what} in the window of {window_ms} ms")
@@ -88,7 +98,7 @@ fn without_samples(recording: &Recording) -> Conclusion {
                 )
             });
         }
-        Counted::Looks | Counted::Given => {}
+        Counted::Looks | Counted::Given | Counted::Nothing => {}
     }
     conclusion.next.push(match pid {
         Some(pid) if scope == Scope::Process => step(

@@ -2,13 +2,15 @@
 //!
 //! Sample, name, keep, and answer from what was kept, as every further question is.
 
+mod counting;
+mod looking;
 mod report;
 
 use crate::{
     call::Context,
     instruments::{
         Collect,
-        sampling::{self, Passing, Subject},
+        sampling::{Passing, Subject},
     },
     perf::sampler::{Measure, Settings, UserStack},
     stack::{
@@ -32,6 +34,7 @@ impl Collect for PerfRecord {
         let subject = subject(&request, context)?;
         match request.analysis {
             Analysis::Stacks => stacks(&request, subject, context),
+            Analysis::Counters => counting::answer(&request, subject, context),
         }
     }
 }
@@ -78,15 +81,19 @@ fn stacks(
     let settings = settings(request, &subject);
     let mut window = Passing::new(context, Duration::from_millis(request.window_ms.into()));
     let made = record(context.root, &settings, Limits::default(), &mut window);
-    let made = made.map_err(|why| match why {
-        NoRecording::Window(error) => error,
-        NoRecording::Sampler(error) => {
-            sampling::error(error, (&subject, settings.measure), context)
+    let made = match made {
+        Ok(made) => made,
+        Err(NoRecording::Window(error)) => return Err(error),
+        Err(NoRecording::Sampler(error)) => {
+            let error = (error, settings.measure);
+            let found = looking::instead(request, subject, error, context)?;
+            return report::answer(request, found, context);
         }
-    })?;
+    };
     let took = window.passed();
     let names = naming::name(&made, context.root, &mut || context.check().is_ok());
     context.add_cpu(names.cpu_elsewhere);
     context.check()?;
-    report::answer(request, (subject, made, names, took), context)
+    let found = report::sampled(request, (subject, made, names, took), context);
+    report::answer(request, found, context)
 }

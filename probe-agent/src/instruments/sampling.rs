@@ -5,7 +5,7 @@ mod passing;
 mod refused;
 
 pub(super) use passing::Passing;
-pub(super) use refused::{error, refusals};
+pub(super) use refused::{error, of_counting, refusals};
 
 use crate::{
     call::{Context, millis},

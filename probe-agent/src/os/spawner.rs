@@ -3,6 +3,9 @@
 //! It is forked before the worker puts a filter on itself, and reads nothing of the machine. The
 //! worker asks it over a pair of sockets, one for each program, by numbers alone: which program,
 //! what for, and how long. It ends when the worker does, and the programs with it.
+//!
+//! Over one more pair it is asked to stop threads for a moment and to copy their stacks, which the
+//! worker's filter does not let it do itself.
 
 #![expect(unsafe_code, reason = "fork has no safe form")]
 
@@ -10,7 +13,9 @@ use super::{
     clock,
     observer::{End, Errand, MOST_OUTPUT, Observer, Ran},
     sandbox,
+    stopper::{self, Moment},
 };
+use crate::perf::records::REGISTERS;
 use protocol::sweep::SPAWNER;
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -39,6 +44,7 @@ static CHANNELS: OnceLock<Channels> = OnceLock::new();
 #[derive(Debug)]
 pub struct Channels {
     of: [(Observer, Mutex<OwnedFd>); 3],
+    stops: Mutex<OwnedFd>,
     /// What the programs needed, as it was last heard.
     cpu: Mutex<Duration>,
 }
@@ -46,8 +52,8 @@ pub struct Channels {
 /// Both ends of each pair, before the fork that parts them.
 #[derive(Debug)]
 pub struct Pairs {
-    worker: [OwnedFd; 3],
-    spawner: [OwnedFd; 3],
+    worker: [OwnedFd; 4],
+    spawner: [OwnedFd; 4],
 }
 
 impl Pairs {
@@ -58,16 +64,18 @@ impl Pairs {
     /// When no more files may be open.
     pub fn new() -> io::Result<Self> {
         let pair = || UnixStream::pair().map(|(one, other)| (one.into(), other.into()));
-        let [perf, strace, bpftrace]: [(OwnedFd, OwnedFd); 3] = [pair()?, pair()?, pair()?];
-        Ok(Self { worker: [perf.0, strace.0, bpftrace.0], spawner: [perf.1, strace.1, bpftrace.1] })
+        let [perf, strace, bpftrace, stops]: [(OwnedFd, OwnedFd); 4] =
+            [pair()?, pair()?, pair()?, pair()?];
+        let worker = [perf.0, strace.0, bpftrace.0, stops.0];
+        Ok(Self { worker, spawner: [perf.1, strace.1, bpftrace.1, stops.1] })
     }
 
     /// In the worker: keeps its ends, and closes the others.
     pub fn keep_for_worker(self) {
-        let [perf, strace, bpftrace] = self.worker.map(Mutex::new);
+        let [perf, strace, bpftrace, stops] = self.worker.map(Mutex::new);
         let of =
             [(Observer::Perf, perf), (Observer::Strace, strace), (Observer::Bpftrace, bpftrace)];
-        let _ = CHANNELS.set(Channels { of, cpu: Mutex::new(Duration::ZERO) });
+        let _ = CHANNELS.set(Channels { of, stops, cpu: Mutex::new(Duration::ZERO) });
     }
 
     /// Forks the spawner, which does not return; it prepares itself by what is given. Without it no
@@ -115,9 +123,9 @@ impl Pairs {
     ///
     /// When no more files may be open.
     pub fn copy(&self) -> io::Result<Self> {
-        let copy = |ends: &[OwnedFd; 3]| -> io::Result<[OwnedFd; 3]> {
-            let [perf, strace, bpftrace] = ends;
-            Ok([perf.try_clone()?, strace.try_clone()?, bpftrace.try_clone()?])
+        let copy = |ends: &[OwnedFd; 4]| -> io::Result<[OwnedFd; 4]> {
+            let [perf, strace, bpftrace, stops] = ends;
+            Ok([perf.try_clone()?, strace.try_clone()?, bpftrace.try_clone()?, stops.try_clone()?])
         };
         Ok(Self { worker: copy(&self.worker)?, spawner: copy(&self.spawner)? })
     }
@@ -135,6 +143,52 @@ fn drop_channel_to_the_controller() {
 pub fn run(observer: Observer, errand: Errand, deadline: Instant) -> Ran {
     let asked = ask(observer, errand_number(errand), deadline);
     asked.unwrap_or(Ran { end: End::NotStarted, output: Vec::new() })
+}
+
+/// Lets threads be stopped one after another, and what they execute copied. `EPIPE` where there is no
+/// spawner.
+pub(super) fn stop_each(tids: &[u32], stack_bytes: u32) -> Vec<Result<Moment, Errno>> {
+    let mut copied = ask_to_stop(tids, stack_bytes).unwrap_or_default();
+    copied.resize(tids.len(), Err(Errno::PIPE));
+    copied
+}
+
+/// What is asked: how many threads, and how much of their stacks in KiB; then the threads' numbers.
+const STOPS_BYTES: usize = 2;
+
+/// What is answered for each before its stack: an error number or 0, the pause in microseconds, the
+/// stack's length, whether it is all that was asked for, and the registers.
+const STOPPED_BYTES: usize = 4 + 4 + 4 + 1 + 8 * REGISTERS;
+
+fn ask_to_stop(tids: &[u32], stack_bytes: u32) -> Option<Vec<Result<Moment, Errno>>> {
+    #[cfg(test)]
+    serve_in_a_thread();
+    let channel = CHANNELS.get()?.stops.lock().unwrap_or_else(PoisonError::into_inner);
+    let kib = u8::try_from(stack_bytes.div_ceil(1024)).unwrap_or(u8::MAX);
+    let mut asked = vec![u8::try_from(tids.len()).ok()?, kib];
+    asked.extend(tids.iter().flat_map(|tid| tid.to_le_bytes()));
+    write_all(&channel, &asked)?;
+    let mut copied = Vec::with_capacity(tids.len());
+    for _ in tids {
+        let mut head = [0; STOPPED_BYTES];
+        read_exact(&channel, &mut head)?;
+        let (numbers, rest) = head.split_first_chunk::<12>()?;
+        let ([errno, pause, length], _) = numbers.as_chunks::<4>().0.split_first_chunk::<3>()?;
+        let ([is_full], words) = rest.split_first_chunk::<1>()?;
+        let mut registers = [0; REGISTERS];
+        for (register, word) in registers.iter_mut().zip(words.as_chunks::<8>().0) {
+            *register = u64::from_le_bytes(*word);
+        }
+        let length = u32::from_le_bytes(*length).min(stopper::MOST_STACK_BYTES);
+        let mut stack = vec![0; usize::try_from(length).ok()?];
+        read_exact(&channel, &mut stack)?;
+        let pause = Duration::from_micros(u32::from_le_bytes(*pause).into());
+        copied.push(match i32::from_le_bytes(*errno) {
+            0 => Ok(Moment { registers, stack, is_full: *is_full != 0, pause }),
+            errno => Err(Errno::from_raw_os_error(errno)),
+        });
+    }
+    Some(copied)
 }
 
 /// Processor time of all programs that were run so far.
@@ -191,8 +245,9 @@ fn ask(observer: Observer, errand: u8, deadline: Instant) -> Option<Ran> {
 
 /// Takes what is asked until the worker is gone. Each program has a thread while it runs: they are
 /// asked for side by side.
-fn serve(channels: [OwnedFd; 3]) {
+fn serve(channels: [OwnedFd; 4]) {
     let channels = channels.map(Arc::new);
+    let [_, _, _, stops] = &channels;
     loop {
         let mut waiting = channels
             .each_ref()
@@ -202,6 +257,12 @@ fn serve(channels: [OwnedFd; 3]) {
         }
         let has_news = waiting.each_ref().map(|channel| !channel.revents().is_empty());
         for (channel, _) in channels.iter().zip(has_news).filter(|(_, has_news)| *has_news) {
+            if Arc::ptr_eq(channel, stops) {
+                if answer_stops(channel).is_none() {
+                    return;
+                }
+                continue;
+            }
             let mut asked = [0; ASKED_BYTES];
             if read_exact(channel, &mut asked).is_none() {
                 return;
@@ -213,6 +274,34 @@ fn serve(channels: [OwnedFd; 3]) {
             }
         }
     }
+}
+
+/// Stops threads as it is asked. All are let go before anything is answered.
+fn answer_stops(channel: &OwnedFd) -> Option<()> {
+    let mut asked = [0; STOPS_BYTES];
+    read_exact(channel, &mut asked)?;
+    let [count, kib] = asked;
+    let mut numbers = vec![0; usize::from(count) * 4];
+    read_exact(channel, &mut numbers)?;
+    let tids = numbers.as_chunks::<4>().0.iter().map(|number| u32::from_le_bytes(*number));
+    let tids: Vec<u32> = tids.take(stopper::MOST_AT_ONCE).collect();
+    let kib = u32::from(kib).min(stopper::MOST_STACK_BYTES >> 10);
+    let mut bytes = Vec::new();
+    for moment in stopper::copy_each_here(&tids, kib << 10) {
+        let (errno, moment) = match moment {
+            Ok(moment) => (0, moment),
+            Err(errno) => (errno.raw_os_error(), Moment::default()),
+        };
+        let Moment { registers, stack, is_full, pause } = moment;
+        let pause = u32::try_from(pause.as_micros()).unwrap_or(u32::MAX);
+        bytes.extend(errno.to_le_bytes());
+        bytes.extend(pause.to_le_bytes());
+        bytes.extend(u32::try_from(stack.len()).unwrap_or_default().to_le_bytes());
+        bytes.push(u8::from(is_full));
+        bytes.extend(registers.iter().flat_map(|register| register.to_le_bytes()));
+        bytes.extend(stack);
+    }
+    write_all(channel, &bytes)
 }
 
 fn answer(channel: &OwnedFd, [observer, errand, low, high]: [u8; ASKED_BYTES]) {

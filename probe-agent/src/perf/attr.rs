@@ -92,6 +92,9 @@ pub mod flag {
     pub const USE_CLOCKID: u64 = 1 << 25;
 }
 
+/// Reading an event tells for how long it was to count, and for how long it did.
+pub const FORMAT_TIMES: u64 = 1 | 1 << 1;
+
 /// Reading an event tells how many samples of it were lost. Linux 6.0.
 pub const FORMAT_LOST: u64 = 1 << 4;
 
@@ -141,6 +144,11 @@ impl Attributes {
     /// An event, and nothing asked of it.
     pub const fn of(event: Event) -> Self {
         let (kind, config) = event.kind();
+        Self::of_kind(kind, config)
+    }
+
+    /// The same by `type` and `config`.
+    pub(super) const fn of_kind(kind: u32, config: u64) -> Self {
         Self {
             kind,
             size: FIRST_SIZE,

@@ -24,6 +24,7 @@ pub enum Of<'f> {
 
 const IS_CGROUP: libc::c_ulong = 4;
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
+const NO_GROUP: libc::c_int = -1;
 
 /// An event that is open.
 #[derive(Debug)]
@@ -35,6 +36,19 @@ pub struct OpenEvent(OwnedFd);
 ///
 /// What the kernel, or a filter before it, answered.
 pub fn open(attributes: Attributes, of: Of<'_>) -> Result<OpenEvent, Errno> {
+    open_in_group(attributes, of, None)
+}
+
+/// Opens an event that counts when another one does, which must be of the same target.
+///
+/// # Errors
+///
+/// What the kernel, or a filter before it, answered.
+pub fn open_in_group(
+    attributes: Attributes,
+    of: Of<'_>,
+    leader: Option<&OpenEvent>,
+) -> Result<OpenEvent, Errno> {
     let cpu_of = |cpu: u32| libc::c_int::try_from(cpu).map_err(|_| Errno::INVAL);
     let (pid, cpu, flags) = match of {
         Of::ThisThread => (0, -1, 0),
@@ -46,27 +60,27 @@ pub fn open(attributes: Attributes, of: Of<'_>) -> Result<OpenEvent, Errno> {
         Of::Cgroup(folder, cpu) => (folder.as_raw_fd(), cpu_of(cpu)?, IS_CGROUP),
     };
     let attributes = attributes.sized();
-    call(&raw const attributes, pid, cpu, flags | CLOSE_ON_EXEC).map(OpenEvent)
+    let group = leader.map_or(NO_GROUP, |leader| leader.0.as_raw_fd());
+    call(&raw const attributes, (pid, cpu), group, flags | CLOSE_ON_EXEC).map(OpenEvent)
 }
 
 /// Asks for what no kernel grants, and every kernel refuses with the same error before it looks at
 /// anybody's rights. Another answer is that of a filter before the kernel.
 pub fn is_answered_by_the_kernel() -> bool {
     let nowhere = std::ptr::null();
-    call(nowhere, 0, -1, libc::c_ulong::MAX).err() == Some(Errno::INVAL)
+    call(nowhere, (0, -1), NO_GROUP, libc::c_ulong::MAX).err() == Some(Errno::INVAL)
 }
 
 fn call(
     attributes: *const Attributes,
-    pid: libc::pid_t,
-    cpu: libc::c_int,
+    (pid, cpu): (libc::pid_t, libc::c_int),
+    group: libc::c_int,
     flags: libc::c_ulong,
 ) -> Result<OwnedFd, Errno> {
-    let no_group: libc::c_int = -1;
     // SAFETY: the kernel only reads the description, whose size is in it; a null pointer is answered
     // with an error.
     let answer =
-        unsafe { libc::syscall(libc::SYS_perf_event_open, attributes, pid, cpu, no_group, flags) };
+        unsafe { libc::syscall(libc::SYS_perf_event_open, attributes, pid, cpu, group, flags) };
     owned(answer)
 }
 
@@ -128,9 +142,20 @@ impl OpenEvent {
         self.read_values().map(|[_, lost]| lost)
     }
 
+    /// How much was counted, for how many nanoseconds it was to be, and for how many it was: less where
+    /// the counters are too few and took turns. Of an event that was asked to tell by
+    /// [`super::attr::FORMAT_TIMES`].
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered.
+    pub fn read_with_times(&self) -> Result<[u64; 3], Errno> {
+        self.read_values()
+    }
+
     fn read_values<const N: usize>(&self) -> Result<[u64; N], Errno> {
         let mut values = [0; N];
-        let mut bytes = [0; 16];
+        let mut bytes = [0; 24];
         let room = bytes.get_mut(..N * 8).ok_or(Errno::INVAL)?;
         if rustix::io::read(&self.0, &mut *room)? != room.len() {
             return Err(Errno::IO);

@@ -7,7 +7,7 @@
 
 mod negotiate;
 mod settings;
-mod targets;
+pub(super) mod targets;
 
 pub use negotiate::{Basis, KernelPart};
 pub use settings::{Measure, Scope, Settings, UserStack};
@@ -353,7 +353,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 /// What the kernel answered, as what it means for sampling.
-fn refused(root: &Root, errno: Errno) -> SamplerError {
+pub(super) fn refused(root: &Root, errno: Errno) -> SamplerError {
     match errno {
         Errno::ACCESS | Errno::PERM => {
             let paranoid = settings::sysctl(root, "kernel/perf_event_paranoid");

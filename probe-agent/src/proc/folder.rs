@@ -1,6 +1,6 @@
 //! Files below a folder that is open, read as they are now.
 
-use super::{ReadError, TOO_LONG};
+use super::{ReadError, Root, Source, TOO_LONG};
 use rustix::{
     fd::OwnedFd,
     fs::{AtFlags, FileType, Mode, OFlags, RawDir},
@@ -28,6 +28,23 @@ pub(super) fn read_once_at<'b>(
     let file = rustix::fs::openat(folder, path, READ_FLAGS, Mode::empty())?;
     let length = rustix::io::read(&file, &mut *buffer)?;
     whole_piece(buffer, length)
+}
+
+impl Root {
+    /// Lists everything in a folder below the root, links too, by name. The path is relative.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered.
+    pub fn list_names(&self, folder: &str, mut visit: impl FnMut(&[u8])) -> Result<(), ReadError> {
+        match &self.source {
+            Source::Now(tree) => each_entry(&tree.root, folder, |name, _| visit(name)),
+            Source::Taken(snapshot) => {
+                snapshot.names(folder)?.iter().for_each(|name| visit(name));
+                Ok(())
+            }
+        }
+    }
 }
 
 pub(super) fn each_entry(

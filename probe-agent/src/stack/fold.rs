@@ -12,7 +12,7 @@ use crate::{
         records::{Family, Mapped, Mode, Named, Record, Sample, User},
         sampler::{Losses, Sampler, UserStack},
     },
-    proc::{Root, parse, pid_maps},
+    proc::{Root, parse},
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -33,8 +33,6 @@ pub struct Fold<'r> {
     /// Names of threads that were told before their first sample.
     names: HashMap<u32, Vec<u8>>,
     places: Vec<Place>,
-    /// Processor time of other threads that read for this.
-    cpu: Duration,
 }
 
 /// A process as it is now.
@@ -71,7 +69,6 @@ impl<'r> Fold<'r> {
             threads_known: HashMap::new(),
             names: HashMap::new(),
             places: Vec::new(),
-            cpu: Duration::ZERO,
         }
     }
 
@@ -104,8 +101,8 @@ impl<'r> Fold<'r> {
     }
 
     /// Processor time of other threads that read for this.
-    pub fn cpu_elsewhere(&self) -> Duration {
-        self.cpu + self.images.cpu()
+    pub const fn cpu_elsewhere(&self) -> Duration {
+        self.images.cpu()
     }
 
     /// Samples so far.
@@ -249,17 +246,7 @@ impl<'r> Fold<'r> {
     }
 
     fn read_maps(&mut self, pid: u32) -> Option<Arc<Maps>> {
-        let mut read = self.root.read_each_patiently(vec![format!("{pid}/maps")]);
-        self.cpu += read.cpu;
-        // Of a text that is too long, the start counts.
-        let text = read.texts.pop()?.ok()?;
-        let mut maps = Maps::default();
-        for line in pid_maps::parse(&text.bytes).ok()? {
-            let image = self.images.of(pid, line.file, &line.name);
-            let pid_maps::Line { start, end, file_offset, .. } = line;
-            maps.insert(Mapping { start, end, file_offset, image });
-        }
-        (!maps.is_empty()).then(|| Arc::new(maps))
+        self.images.maps_of(self.root, pid).map(Arc::new)
     }
 
     fn mapped(&mut self, mapped: &Mapped<'_>) {
@@ -353,7 +340,7 @@ impl<'r> Fold<'r> {
         let process = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
         let known = self.names.get(&pid).cloned();
         let name = known.unwrap_or_else(|| self.text(&format!("{pid}/comm")));
-        let (inner_pid, parent) = self.kin(pid);
+        let (inner_pid, parent) = kin(self.root, pid);
         let born_of = Some(self.live(pid, 0).parent).filter(|parent| *parent != 0);
         let parent = born_of.or(parent);
         self.processes.push(Process { pid, inner_pid, parent, name });
@@ -366,15 +353,15 @@ impl<'r> Fold<'r> {
         let text = self.root.read_proc_once(path, &mut room).unwrap_or_default();
         text.strip_suffix(b"\n").unwrap_or(text).to_vec()
     }
+}
 
-    /// A process's number in its innermost namespace, the last of `NSpid`, Linux 4.1; and its parent.
-    fn kin(&self, pid: u32) -> (Option<u32>, Option<u32>) {
-        let mut text = Vec::new();
-        if self.root.read_proc(&format!("{pid}/status"), &mut text).is_err() {
-            return (None, None);
-        }
-        (inner_pid(&text).filter(|inner| *inner != pid), parent(&text))
+/// A process's number in its innermost namespace, the last of `NSpid`, Linux 4.1; and its parent.
+pub(super) fn kin(root: &Root, pid: u32) -> (Option<u32>, Option<u32>) {
+    let mut text = Vec::new();
+    if root.read_proc(&format!("{pid}/status"), &mut text).is_err() {
+        return (None, None);
     }
+    (inner_pid(&text).filter(|inner| *inner != pid), parent(&text))
 }
 
 /// The number of a process in its innermost namespace, by its `status`.

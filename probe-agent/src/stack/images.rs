@@ -7,7 +7,7 @@
 
 use super::{
     elf::{ElfFile, Machine},
-    maps::ImageId,
+    maps::{ImageId, Mapping, Maps},
 };
 use crate::{
     abandonable::{Crew, Outcome},
@@ -353,7 +353,22 @@ impl Images {
         image.is_some_and(|image| matches!(image.kind, Kind::File { .. } | Kind::Vdso))
     }
 
-    /// Processor time of other threads that opened files.
+    /// What a process has in its memory now; `None` where that cannot be read, or is nothing.
+    pub fn maps_of(&mut self, root: &Root, pid: u32) -> Option<Maps> {
+        let mut read = root.read_each_patiently(vec![format!("{pid}/maps")]);
+        self.cpu += read.cpu;
+        // Of a text that is too long, the start counts.
+        let text = read.texts.pop()?.ok()?;
+        let mut maps = Maps::default();
+        for line in pid_maps::parse(&text.bytes).ok()? {
+            let image = self.of(pid, line.file, &line.name);
+            let pid_maps::Line { start, end, file_offset, .. } = line;
+            maps.insert(Mapping { start, end, file_offset, image });
+        }
+        (!maps.is_empty()).then_some(maps)
+    }
+
+    /// Processor time of other threads that opened and read files.
     pub const fn cpu(&self) -> Duration {
         self.cpu
     }

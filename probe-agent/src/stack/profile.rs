@@ -227,6 +227,20 @@ impl Profile {
         Children { roots, first, next }
     }
 
+    /// Every stack that was counted: its thread, its functions from the outermost call on, and its
+    /// weight.
+    pub(super) fn each_stack(&self, visit: &mut dyn FnMut(&Thread, &[u32], u64)) {
+        let mut functions = Vec::new();
+        for sample in &self.samples {
+            functions.clear();
+            functions.extend(sample.node.into_iter().flat_map(|node| self.outwards(node)));
+            functions.reverse();
+            if let Some(thread) = self.threads.get(place(sample.thread)) {
+                visit(thread, &functions, sample.weight);
+            }
+        }
+    }
+
     /// The functions from a node's own outwards to that which nobody called.
     fn outwards(&self, node: u32) -> impl Iterator<Item = u32> {
         let mut at = Some(node);

@@ -3,8 +3,13 @@
 //! Stacks are sampled over a window and named on the target. What was recorded stays there under a
 //! handle, for `perf_report` and the flame graph: no further question samples anything.
 
+mod counters;
 mod example;
+mod looks;
 mod table;
+
+pub use counters::{Counter, CounterRow, Counters, Quotients};
+pub use looks::Looks;
 
 use crate::{
     instruments::{Exchange, Instrument, NoItems, capabilities::Refusal},
@@ -96,6 +101,10 @@ pub struct Request {
     pub dump_kib: u32,
     /// Whether what the kernel does is recorded. Default: true.
     pub with_kernel: bool,
+    /// Where sampling is not permitted: whether threads may be stopped for some microseconds each, to
+    /// see the stacks of those that run. It may end a sleeping system call early (EINTR), as a debugger
+    /// does. Default: false.
+    pub stop: bool,
     /// Functions to return: 1-100, default 15.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100)))]
     pub limit: u32,
@@ -114,6 +123,7 @@ impl Default for Request {
             stacks: Walk::UnwindTables,
             dump_kib: 8,
             with_kernel: true,
+            stop: false,
             limit: 15,
         }
     }
@@ -176,6 +186,9 @@ pub enum Walk {
 pub enum Analysis {
     /// Functions and stacks.
     Stacks,
+    /// How often things happen, and instructions for each cycle: counted, not sampled. `mode` and what
+    /// is about stacks have no meaning then.
+    Counters,
 }
 
 /// What is answered.
@@ -198,6 +211,10 @@ pub struct Report {
     pub processes: Vec<ProcessRow>,
     /// What was wanted and refused, with the remedy. Empty where nothing was.
     pub refused: Vec<Refusal>,
+    /// How threads were looked at, where they could not be sampled; `null` where they were.
+    pub looks: Option<Looks>,
+    /// What was counted; `null` unless `analysis` is counters.
+    pub counters: Option<Counters>,
 }
 
 #[cfg(test)]

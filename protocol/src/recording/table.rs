@@ -71,7 +71,12 @@ impl Counted {
     /// Whether it is sampled at a rate, rather than once for so many.
     pub const fn has_rate(self) -> bool {
         match self {
-            Self::Cycles | Self::CpuClock | Self::CacheMisses | Self::Looks | Self::Given => true,
+            Self::Cycles
+            | Self::CpuClock
+            | Self::CacheMisses
+            | Self::Looks
+            | Self::Given
+            | Self::Nothing => true,
             Self::PageFaults | Self::ContextSwitches => false,
         }
     }

@@ -20,8 +20,11 @@ use protocol::{
     Report as AnyReport,
     error::AgentError,
     host_text::HostText,
-    instruments::perf_record::{Report, Request},
-    loss::Lost,
+    instruments::{
+        capabilities::Refusal,
+        perf_record::{Looks, Report, Request},
+    },
+    loss::{Lost, Overhead},
     message::{Engine, Meta},
     observed::{Nature, Observed, Reason},
     recording::{Counted, ProcessRow, Recording, Scope, StackRow},
@@ -42,16 +45,27 @@ const LEAST_STACK_PCT: f64 = 2.0;
 /// Processes in an answer.
 const MOST_PROCESSES: usize = 5;
 
-/// Keeps what was recorded, and answers from it.
-///
-/// # Errors
-///
-/// When the call reached a limit.
-pub(super) fn answer(
+/// What an answer is made of.
+pub(super) struct Found {
+    pub(super) stored: Stored,
+    pub(super) took: Duration,
+    pub(super) processes: Vec<ProcessRow>,
+    pub(super) refused: Vec<Refusal>,
+    /// The share that ended in the kernel.
+    pub(super) kernel_pct: Observed<Percent>,
+    pub(super) has_ended: bool,
+    pub(super) lost: Lost,
+    /// How threads were looked at, and the longest that one stood still for it in microseconds; nothing
+    /// where they were sampled.
+    pub(super) looks: Option<(Looks, u64)>,
+}
+
+/// What was sampled, as an answer is made of it.
+pub(super) fn sampled(
     request: &Request,
     (subject, made, names, took): (Subject, Made, Names, Duration),
     context: &Context<'_>,
-) -> Result<(Report, Meta), AgentError> {
+) -> Found {
     let refused = sampling::refusals(&made.basis, names.kernel, context.root);
     let has_ended = has_ended(&subject, request.start_ticks, context);
     let processes = processes(&made, &names.profile);
@@ -60,12 +74,26 @@ pub(super) fn answer(
         Lost { malformed: made.losses.malformed, samples: made.losses.lost, ..Lost::default() };
     let recording = subject.described(&made, &names, took);
     let Names { profile, lines, .. } = names;
-    // What was mapped and opened is not needed any more.
-    drop(made);
     let stored = Stored { recording, profile, lines };
+    Found { stored, took, processes, refused, kernel_pct, has_ended, lost, looks: None }
+}
+
+/// Keeps what was recorded, and answers from it.
+///
+/// # Errors
+///
+/// When the call reached a limit.
+pub(super) fn answer(
+    request: &Request,
+    found: Found,
+    context: &Context<'_>,
+) -> Result<(Report, Meta), AgentError> {
+    let Found { stored, took, processes, refused, kernel_pct, has_ended, lost, looks } = found;
     let artifact = stored.keep(context);
     let Stored { recording, profile, lines } = &stored;
     let all = profile.weight();
+    let (looks, pause_us_max) = looks.map_or((None, 0), |(looks, pause)| (Some(looks), pause));
+    let overhead = || Overhead { target_pause_us_max: pause_us_max, ..context.overhead() };
     let mut report = Report {
         cpu_pct: cpu_pct(recording, took),
         kernel_pct,
@@ -75,6 +103,8 @@ pub(super) fn answer(
         processes,
         refused,
         recording: recording.clone(),
+        looks,
+        counters: None,
     };
     let ranking = profile.ranking(Ranked::Functions, false);
     let weight = |row: &Row| Observed::Known(row.share.own as f64);
@@ -83,12 +113,12 @@ pub(super) fn answer(
     let functions: Vec<_> =
         page.rows.iter().filter_map(|row| rows::function(row, (profile, all), lines)).collect();
     let mut meta = Meta {
-        engine: Engine::PerfEvents,
+        engine: if report.looks.is_some() { Engine::Looks } else { Engine::PerfEvents },
         window_ms: Some(recording.window_ms),
         truncation: page.truncation,
         artifact,
         lost,
-        overhead: context.overhead(),
+        overhead: overhead(),
         redacted: 0,
     };
     let budget = usize::try_from(context.budget.answer_bytes).unwrap_or(usize::MAX);
@@ -103,7 +133,7 @@ pub(super) fn answer(
     {}
     meta.truncation = page.truncation;
     context.check()?;
-    meta.overhead = context.overhead();
+    meta.overhead = overhead();
     Ok((report, meta))
 }
 
@@ -120,6 +150,7 @@ fn cpu_pct(recording: &Recording, took: Duration) -> Observed<Percent> {
         | Counted::ContextSwitches
         | Counted::CacheMisses
         | Counted::Looks
+        | Counted::Nothing
         | Counted::Given => {
             return Observed::Unknown(Reason::DoesNotApply(Nature::NotProcessorTime));
         }
@@ -139,7 +170,7 @@ fn kernel_pct(made: &Made) -> Observed<Percent> {
 }
 
 /// Whether the process is not there any more, or is another.
-fn has_ended(subject: &Subject, start_ticks: u64, context: &Context<'_>) -> bool {
+pub(super) fn has_ended(subject: &Subject, start_ticks: u64, context: &Context<'_>) -> bool {
     match (subject.scope, subject.pid) {
         (Scope::Process, Some(pid)) => {
             identity::check(start_ticks, &ProcessFiles { pid, context }).is_err()
@@ -149,7 +180,7 @@ fn has_ended(subject: &Subject, start_ticks: u64, context: &Context<'_>) -> bool
 }
 
 /// The heaviest processes, where there is more than one.
-fn processes(made: &Made, profile: &Profile) -> Vec<ProcessRow> {
+pub(super) fn processes(made: &Made, profile: &Profile) -> Vec<ProcessRow> {
     if made.processes.len() < 2 {
         return Vec::new();
     }

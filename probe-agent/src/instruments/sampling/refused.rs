@@ -14,6 +14,7 @@ use protocol::{
     observed::Reason,
     recording::{Kernel, Scope},
 };
+use rustix::io::Errno;
 
 /// The error for a recording that could not be made.
 pub(in crate::instruments) fn error(
@@ -61,6 +62,11 @@ pub(in crate::instruments) fn refusals(basis: &Basis, kernel: Kernel, root: &Roo
         found.push(refusals::of_counters(root, errno));
     }
     found
+}
+
+/// What was refused of counting: the kernel's part, or others.
+pub(in crate::instruments) fn of_counting(subject: &Subject, errno: Errno, root: &Root) -> Refusal {
+    refusals::of_sampling(root, wanted(subject, Measure::ContextSwitches, root), errno)
 }
 
 fn wanted(subject: &Subject, measure: Measure, root: &Root) -> Wanted {

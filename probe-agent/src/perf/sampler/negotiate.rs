@@ -51,6 +51,19 @@ pub enum KernelPart {
 }
 
 impl Basis {
+    /// Of looks at threads, which no event makes: a sample is a look at one thread.
+    pub(crate) const fn of_looks(hertz: u64, dump_bytes: u32) -> Self {
+        Self {
+            event: Event::CpuClock,
+            no_counter: None,
+            kernel: KernelPart::NotAsked,
+            hertz,
+            stack: UserStack::UnwindTables { dump_bytes },
+            has_monotonic_times: true,
+            attributes: Attributes::of(Event::CpuClock),
+        }
+    }
+
     /// Whether what is counted has a rate, rather than being counted one by one.
     pub const fn has_rate(&self) -> bool {
         self.attributes.has(flag::FREQUENCY)

@@ -79,7 +79,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub(super) fn first_pid(&self) -> u32 {
+    pub(in crate::perf) fn first_pid(&self) -> u32 {
         match self {
             Self::Process(pid) => *pid,
             Self::Processes(pids) => pids.first().copied().unwrap_or_default(),

@@ -5,6 +5,7 @@ use crate::{
     order,
     perf::{
         attr::{Attributes, flag},
+        core_pmus::{self, CorePmu},
         event::{self, Of, OpenEvent},
     },
     proc::{Root, topology},
@@ -41,6 +42,8 @@ const NEVER_USED: u64 = 64;
 pub(super) struct Targets<'r> {
     root: &'r Root,
     what: What,
+    /// Counters of each kind of core, where there are several: a processor is sampled by its own.
+    pmus: Vec<CorePmu>,
 }
 
 enum What {
@@ -51,7 +54,7 @@ enum What {
 }
 
 /// The processors that are online.
-pub(super) fn processors(root: &Root) -> Result<Vec<u32>, SamplerError> {
+pub(in crate::perf) fn processors(root: &Root) -> Result<Vec<u32>, SamplerError> {
     let mut text = Vec::new();
     let failed = |why: String| SamplerError::Processors { why };
     root.read("sys/devices/system/cpu/online", &mut text)
@@ -67,13 +70,14 @@ impl<'r> Targets<'r> {
         processors: usize,
         basis: &Basis,
     ) -> Result<Self, SamplerError> {
+        let pmus = core_pmus::of_hybrid(root);
         let pids = match scope {
             Scope::Process(pid) => std::slice::from_ref(pid),
             Scope::Processes(pids) => pids.as_slice(),
             Scope::Cgroup(folder) => {
-                return Ok(Self { root, what: What::Cgroup(Arc::clone(folder)) });
+                return Ok(Self { root, what: What::Cgroup(Arc::clone(folder)), pmus });
             }
-            Scope::Host => return Ok(Self { root, what: What::Host }),
+            Scope::Host => return Ok(Self { root, what: What::Host, pmus }),
         };
         let threads = threads_of(root, pids);
         if threads.is_empty() {
@@ -83,14 +87,14 @@ impl<'r> Targets<'r> {
         let needed = u64::try_from(threads.len()).unwrap_or(u64::MAX).saturating_mul(each);
         let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         if needed <= MOST_EVENTS.min(limit.saturating_sub(NEVER_USED)) {
-            return Ok(Self { root, what: What::Threads(threads) });
+            return Ok(Self { root, what: What::Threads(threads), pmus });
         }
         let count = u32::try_from(threads.len()).unwrap_or(u32::MAX);
-        let among = Self { root, what: What::Among(pids.to_vec(), count) };
+        let among = Self { root, what: What::Among(pids.to_vec(), count), pmus };
         // Whether this login may see everything shows at the first event.
-        match event::open(among.attributes(basis), Of::Processor(0)) {
+        match event::open(among.attributes(basis, 0), Of::Processor(0)) {
             Err(Errno::ACCESS | Errno::PERM) if needed <= limit.saturating_sub(NEVER_USED) => {
-                Ok(Self { root, what: What::Threads(threads) })
+                Ok(Self { what: What::Threads(threads), ..among })
             }
             Err(Errno::ACCESS | Errno::PERM) => {
                 Err(SamplerError::OpenFiles { errno: Errno::MFILE, limit, needed })
@@ -99,9 +103,12 @@ impl<'r> Targets<'r> {
         }
     }
 
-    fn attributes(&self, basis: &Basis) -> Attributes {
+    fn attributes(&self, basis: &Basis, cpu: u32) -> Attributes {
         let is_inherited = matches!(self.what, What::Threads(_));
-        let mut attributes = basis.attributes;
+        let mut attributes = match core_pmus::kind_of(&self.pmus, cpu) {
+            Some(kind) => basis.attributes.on_counters(kind),
+            None => basis.attributes,
+        };
         if is_inherited {
             attributes.flags |= flag::INHERIT;
         }
@@ -110,7 +117,7 @@ impl<'r> Targets<'r> {
 
     /// Opens what there is to open on a processor. Without any where all threads have ended.
     pub(super) fn open(&self, cpu: u32, basis: &Basis) -> Result<Vec<OpenEvent>, SamplerError> {
-        let attributes = self.attributes(basis);
+        let attributes = self.attributes(basis, cpu);
         let one = |of| match event::open(attributes, of) {
             Ok(event) => Ok(vec![event]),
             // A processor that went offline meanwhile.
@@ -179,7 +186,7 @@ impl<'r> Targets<'r> {
 }
 
 /// All threads of processes, each once.
-fn threads_of(root: &Root, pids: &[u32]) -> Vec<u32> {
+pub(in crate::perf) fn threads_of(root: &Root, pids: &[u32]) -> Vec<u32> {
     let (mut threads, mut ids) = (Vec::new(), Vec::new());
     for pid in pids {
         // One that ended has none.

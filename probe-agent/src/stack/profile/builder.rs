@@ -15,6 +15,18 @@ pub struct Builder {
 }
 
 impl Builder {
+    /// With the modules and functions of a profile, under the same numbers, and no stack.
+    pub fn with_functions_of(profile: &Profile) -> Self {
+        let mut builder = Self::default();
+        for module in &profile.modules {
+            builder.module(module);
+        }
+        for function in &profile.functions {
+            builder.function(function.clone());
+        }
+        builder
+    }
+
     /// The number of a module.
     pub fn module(&mut self, name: &str) -> u32 {
         if let Some(index) = self.modules.get(name) {

@@ -49,5 +49,7 @@ pub(super) fn report() -> Report {
             barriers: vec![Barrier::NoCounters { is_guest: true }],
             here: Here::default(),
         }],
+        looks: None,
+        counters: None,
     }
 }
