@@ -29,7 +29,7 @@ pub const FOR_A_TARGET: [Program; 6] = [
 ];
 
 /// For the tests: what users would type instead, and the clients they use.
-pub const FOR_TESTS: [Program; 27] = [
+pub const FOR_TESTS: [Program; 28] = [
     program("fish", "fish"),
     program("tcsh", "tcsh"),
     program("bsd-csh", "csh"),
@@ -57,6 +57,16 @@ pub const FOR_TESTS: [Program; 27] = [
     program("nm", "binutils"),
     program("go", "golang-go"),
     program("dwz", "dwz"),
+    program("perf", "linux-perf"),
+];
+
+/// For what is compared with perf, beside what the tests need: runtimes that compile while they run.
+pub const FOR_ACCURACY: [Program; 5] = [
+    program("node", "nodejs"),
+    program("javac", "default-jdk-headless"),
+    program("jcmd", "default-jdk-headless"),
+    program("apt-get", "apt"),
+    program("dpkg-deb", "dpkg"),
 ];
 
 /// For other kernels: what fetches them, and what they run in.
