@@ -83,8 +83,7 @@ pub fn compare(ours: &Table, theirs: &Table, measure: Measure, known: &[Known]) 
         .into_iter()
         .map(|name| {
             let (ours_pct, theirs_pct) = (share(ours, &name), share(theirs, &name));
-            let allowed_pct =
-                allowed_pct((ours_pct, ours.samples), (theirs_pct, theirs.samples));
+            let allowed_pct = allowed_pct((ours_pct, ours.samples), (theirs_pct, theirs.samples));
             let reason = known.iter().find(|(start, _)| name.name.starts_with(start));
             let reason = reason.map(|(_, why)| *why);
             Row { name, ours_pct, theirs_pct, allowed_pct, reason }
@@ -214,7 +213,16 @@ mod tests {
             table(2500, &[("a", 43.0, 0.0), ("b", 27.5, 0.0), ("c", 19.5, 0.0), ("d", 10.0, 0.0)]),
             table(700, &[("a", 36.0, 0.0), ("b", 33.0, 0.0), ("c", 18.0, 0.0), ("d", 13.0, 0.0)]),
             // One more, that the other has not met.
-            table(2500, &[("a", 39.5, 0.0), ("b", 30.0, 0.0), ("c", 20.0, 0.0), ("d", 10.0, 0.0), ("e", 0.5, 0.0)]),
+            table(
+                2500,
+                &[
+                    ("a", 39.5, 0.0),
+                    ("b", 30.0, 0.0),
+                    ("c", 20.0, 0.0),
+                    ("d", 10.0, 0.0),
+                    ("e", 0.5, 0.0),
+                ],
+            ),
         ] {
             assert_eq!(faults(&ours, &theirs), Vec::<String>::new(), "{ours:?}");
             assert_eq!(faults(&theirs, &ours), Vec::<String>::new(), "{ours:?}");

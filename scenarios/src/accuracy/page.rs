@@ -68,10 +68,11 @@ fn summary(looked: &[Looked]) -> String {
                 let explained = outside.clone().filter(|row| row.reason.is_some()).count();
                 let outside = match (outside.count(), explained) {
                     (outside, 0) => outside.to_string(),
-                    (outside, explained) => format!("{outside}, of which {explained} are explained"),
+                    (outside, explained) => {
+                        format!("{outside}, of which {explained} are explained")
+                    }
                 };
-                let largest =
-                    rows.iter().map(|row| row.difference_pct().abs()).fold(0.0, f64::max);
+                let largest = rows.iter().map(|row| row.difference_pct().abs()).fold(0.0, f64::max);
                 writeln!(
                     text,
                     "| {} | {} / {} | {} | {outside} | {largest:.1} | {:.2} | {:.1} / {:.1} | {:.1} / {:.1} |",

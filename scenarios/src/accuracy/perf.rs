@@ -111,13 +111,17 @@ fn parse(text: &str) -> Result<Table> {
     let mut counts: BTreeMap<Name, Count> = BTreeMap::new();
     let (mut samples, mut complete, mut unnamed) = (0, 0, 0);
     for sample in text.split("\n\n").filter(|sample| !sample.trim().is_empty()) {
-        let frames: Vec<Frame<'_>> =
-            sample.lines().filter(|line| line.starts_with('\t')).map(frame).collect::<Result<_>>()?;
+        let frames: Vec<Frame<'_>> = sample
+            .lines()
+            .filter(|line| line.starts_with('\t'))
+            .map(frame)
+            .collect::<Result<_>>()?;
         if sample.trim_start_matches('\n').starts_with('\t') {
             bail!("frames that belong to no sample: {:?}", sample.lines().next());
         }
         samples += 1;
-        complete += u64::from(frames.last().is_some_and(|frame| OUTERMOST.contains(&frame.plain())));
+        complete +=
+            u64::from(frames.last().is_some_and(|frame| OUTERMOST.contains(&frame.plain())));
         let names: Vec<Name> = frames.iter().map(Frame::name).collect();
         let innermost = names.first().cloned().unwrap_or_else(|| Name::unnamed("[unknown]"));
         unnamed += u64::from(frames.first().is_none_or(|frame| frame.symbol.is_none()));
@@ -172,7 +176,12 @@ fn frame(line: &str) -> Result<Frame<'_>> {
         let (_, rest) = line.trim_start().split_once(' ')?;
         let rest = rest.trim_end().strip_suffix(')')?;
         let whole = rest.strip_suffix(" (deleted)").unwrap_or(rest);
-        let (symbol, file) = whole.rsplit_once(" (").or_else(|| Some(("", whole.strip_prefix('(')?)))?;
+        // A file begins with a slash or a bracket, and may have parentheses of its own.
+        let at = [" (/", " (["].iter().filter_map(|start| whole.rfind(start)).max();
+        let (symbol, file) = match at.or_else(|| whole.rfind(" (")) {
+            Some(at) => (whole.get(..at)?, whole.get(at + 2..)?),
+            None => ("", whole.strip_prefix('(')?),
+        };
         Some(Frame { symbol: Some(symbol).filter(|it| !it.is_empty() && *it != "[unknown]"), file })
     };
     read().with_context(|| format!("perf script shows what is no frame: {line:?}"))

@@ -2,9 +2,7 @@
 
 use super::{
     comparison::{Known, Measure},
-    workload::{
-        Running, build_c, compile, source, start, start_in_container, wait_for_file,
-    },
+    workload::{Running, build_c, compile, source, start, start_in_container, wait_for_file},
 };
 use anyhow::{Context as _, Result, ensure};
 use std::{
@@ -223,7 +221,8 @@ fn java(folder: &Path) -> Result<Running> {
 
 fn compressors(folder: &Path) -> Result<Running> {
     // Text that takes a tenth of a second.
-    let lines: String = (0..40_000_u32).map(|at| format!("{at} {}\n", at.wrapping_mul(at))).collect();
+    let lines: String =
+        (0..40_000_u32).map(|at| format!("{at} {}\n", at.wrapping_mul(at))).collect();
     fs::write(folder.join("text"), lines)?;
     let script = "echo ready; while :; do gzip -6 -c text > /dev/null; done";
     start(Command::new("sh").args(["-c", script]).current_dir(folder))
