@@ -42,6 +42,15 @@ impl HostText {
         Self::capped(raw, MAX_BYTES)
     }
 
+    /// Text that was escaped before and kept as it was: what is not harmless in it is escaped again.
+    pub fn kept(text: String) -> Self {
+        // The cap note makes a cut text longer than the cap; double room keeps it whole.
+        if text.len() <= 2 * MAX_BYTES && !text.chars().any(is_harmful) {
+            return Self(text);
+        }
+        Self::new(text.as_bytes())
+    }
+
     /// Escapes raw bytes, keeping at most `cap` bytes of escaped text before the note on the rest.
     pub fn capped(raw: &[u8], cap: usize) -> Self {
         Self::start_of(raw, cap, Rest::NONE)
@@ -222,12 +231,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 impl<'de> Deserialize<'de> for HostText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        // The cap note makes a cut text longer than the cap; double room keeps it whole.
-        if text.len() <= 2 * MAX_BYTES && !text.chars().any(is_harmful) {
-            return Ok(Self(text));
-        }
-        Ok(Self::new(text.as_bytes()))
+        String::deserialize(deserializer).map(Self::kept)
     }
 }
 
