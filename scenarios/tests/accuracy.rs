@@ -92,18 +92,24 @@ fn look_at(
         not_run(&check, &missing);
         return Err(format!("it needs {missing}"));
     }
-    let mut last = Err("nobody looked".to_owned());
-    for attempt in 1..=ATTEMPTS {
-        last = look(program, sysmcp).map_err(|error| format!("{error:#}"));
-        let faults = match &last {
-            Ok(both) if both.comparison.faults.is_empty() => return last,
-            Ok(both) => both.comparison.faults.join("; "),
-            Err(error) => error.clone(),
+    let mut attempt = 1;
+    loop {
+        let both = match look(program, sysmcp) {
+            Ok(both) => both,
+            Err(error) => {
+                failures.push(format!("{}: {error:#}", program.name));
+                return Err("it failed".to_owned());
+            }
         };
+        let faults = both.comparison.faults.join("; ");
+        if faults.is_empty() {
+            return Ok(both);
+        }
         println!("{}, attempt {attempt}: {faults}", program.name);
         if attempt == ATTEMPTS {
             failures.push(format!("{}: {faults}", program.name));
+            return Ok(both);
         }
+        attempt += 1;
     }
-    last
 }

@@ -42,8 +42,8 @@ fn call(sysmcp: &mut Client, tool: &str, asked: &Value) -> Result<Value> {
 /// Reads an answer about functions. One that another answer had is the same again.
 fn read(answer: &Value, table: &mut Table) -> Result<()> {
     let of_recording = |pointer: &str| {
-        let value = answer.pointer(&format!("/report/recording{pointer}"));
-        value.with_context(|| format!("the answer has no recording{pointer}: {answer}"))
+        let value = answer.pointer(&format!("/recording{pointer}"));
+        value.with_context(|| format!("the answer has no recording{pointer}"))
     };
     let pct = |pointer: &str| {
         of_recording(pointer)?.as_f64().with_context(|| format!("{pointer} is no number"))
@@ -51,7 +51,7 @@ fn read(answer: &Value, table: &mut Table) -> Result<()> {
     table.samples = of_recording("/samples")?.as_u64().context("samples are no number")?;
     table.complete_pct = pct("/quality/complete_pct")? + pct("/quality/by_frame_pointers_pct")?;
     table.unnamed_pct = pct("/quality/unnamed_pct")?;
-    let functions = answer.pointer("/report/functions").and_then(Value::as_array);
+    let functions = answer.pointer("/functions").and_then(Value::as_array);
     let mut unnamed = std::collections::BTreeMap::<Name, f64>::new();
     for row in functions.context("the answer has no functions")? {
         let text = |field: &str| row.get(field).and_then(Value::as_str).unwrap_or_default();
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn answers_are_read_and_functions_without_a_name_are_one() {
         let row = |name: &str, module: &str, kind: &str, own: f64, total: f64| json!({"name": name, "module": module, "kind": kind, "self_pct": own, "total_pct": total});
-        let answer = json!({"report": {
+        let answer = json!({
             "recording": {"samples": 500, "quality":
                 {"complete_pct": 90.0, "by_frame_pointers_pct": 5.0, "unnamed_pct": 30.0}},
             "functions": [
@@ -95,7 +95,7 @@ mod tests {
                 row("fn_1000", "/usr/bin/gzip", "unnamed", 20.0, 70.0),
                 row("fn_2000", "/usr/bin/gzip", "unnamed", 10.0, 10.0),
             ],
-        }});
+        });
         let mut table = Table::default();
         read(&answer, &mut table).unwrap();
         read(&answer, &mut table).unwrap();
@@ -108,7 +108,7 @@ mod tests {
         let expected = [("(without a name in gzip)", 30.0), ("a", 40.0), ("a (kernel)", 10.0)];
         let expected = expected.map(|(name, pct)| (name.to_owned(), pct));
         assert_eq!(own, expected);
-        for lacking in [json!({}), json!({"report": {"functions": []}})] {
+        for lacking in [json!({}), json!({"functions": []})] {
             assert!(read(&lacking, &mut Table::default()).is_err());
         }
     }

@@ -67,7 +67,7 @@ pub const PROGRAMS: &[Program] = &[
     },
     Program {
         name: "Go",
-        how: "`shares.go`, `go build`",
+        how: "`shares.go`, `go build -ldflags=-w`",
         needs: &[("go", "golang-go")],
         start: go,
         ..PLAIN
@@ -191,7 +191,7 @@ fn rust(folder: &Path) -> Result<Running> {
 
 fn go(folder: &Path) -> Result<Running> {
     let source = source("shares.go").display().to_string();
-    compile(folder, &["go", "build", "-o", "shares-go", &source])?;
+    compile(folder, &["go", "build", "-ldflags=-w", "-o", "shares-go", &source])?;
     start(&mut Command::new(folder.join("shares-go")))
 }
 
