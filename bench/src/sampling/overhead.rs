@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Rounds of the work, which take about two seconds.
-const WORK: &str = "6000";
+const WORK: &str = "150000";
 
 /// Until whoever samples has begun.
 const HEAD_START: Duration = Duration::from_millis(500);
