@@ -59,7 +59,8 @@ impl Row {
 pub struct Comparison {
     /// The functions that either of both has among its first, the heaviest first.
     pub rows: Vec<Row>,
-    /// How alike the orders of these are, after Spearman: 1 is the same order.
+    /// How alike the orders are of those that have a share of a percent in both together, after
+    /// Spearman: 1 is the same order. The order of others is chance.
     pub rank_correlation: f64,
     /// What cannot come of sampling, in sentences.
     pub faults: Vec<String>,
@@ -165,6 +166,8 @@ fn count(samples: u64) -> f64 {
 }
 
 fn rank_correlation(rows: &[Row]) -> f64 {
+    let rows: Vec<&Row> =
+        rows.iter().filter(|row| row.ours_pct + row.theirs_pct >= 2.0 * FLOOR_PCT).collect();
     let ranks = |share: fn(&Row) -> f64| -> Vec<f64> {
         rows.iter()
             .map(|row| {

@@ -44,7 +44,8 @@ fn heading(perf_version: &str) -> Result<String> {
          within the error of sampling where they differ by no more than 3·√(p·(1−p)·(1/n₁+1/n₂)) and 1 point, \
          with p the share in both together and n the samples of each: both count the same program, but \
          one begins a little before the other. Stacks are called whole where they are known to where \
-         their thread began; of perf's that is counted here, because perf does not tell. Functions \
+         their thread began; of perf's that is counted here by the name of the outermost function, because perf does not \
+         tell, so that none is where that has no name. Functions \
          without a name are one for each file, because each profiler has another word for them.\n",
         String::from_utf8_lossy(&date).trim(),
         std::env::consts::ARCH,
@@ -55,7 +56,7 @@ fn heading(perf_version: &str) -> Result<String> {
 
 fn summary(looked: &[Looked]) -> String {
     let mut text = "\n## All programs\n\n| program | samples, ours / perf | functions | outside of the error \
-                    | largest difference, points | order, after Spearman | whole stacks, ours / perf, % \
+                    | largest difference, points | order of those with 1 % or more, after Spearman | whole stacks, ours / perf, % \
                     | without a name, ours / perf, % |\n\
                     |---|---:|---:|---:|---:|---:|---:|---:|\n"
         .to_owned();

@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Functions in which a thread begins: a stack that ends in one is whole.
-const OUTERMOST: [&str; 9] = [
+const OUTERMOST: [&str; 12] = [
     "_start",
     "_dl_start_user",
     "clone",
@@ -19,7 +19,10 @@ const OUTERMOST: [&str; 9] = [
     "__clone3",
     "__GI___clone3",
     "ret_from_fork_asm",
+    "runtime.goexit",
     "runtime.goexit.abi0",
+    "runtime.rt0_go.abi0",
+    "_rt0_amd64_linux",
 ];
 
 /// A recording that perf makes.
