@@ -13,7 +13,7 @@ const FLOOR_PCT: f64 = 1.0;
 const DEVIATIONS: f64 = 3.0;
 
 /// From fewer samples nothing follows.
-pub const FEWEST_SAMPLES: u64 = 300;
+pub const FEWEST_SAMPLES: u64 = 200;
 
 /// Which share of a function is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
