@@ -11,6 +11,7 @@ mod connecting;
 mod memory;
 mod overhead;
 mod ranking;
+mod sampling;
 mod table;
 
 use anyhow::{Context as _, Result, ensure};
@@ -35,6 +36,9 @@ struct Arguments {
     /// Measure what connecting costs and nothing else, and show it packet by packet
     #[arg(long)]
     only_connecting: bool,
+    /// Measure what sampling costs and nothing else
+    #[arg(long, conflicts_with = "only_connecting")]
+    only_sampling: bool,
     /// File to write
     #[arg(long)]
     out: Option<PathBuf>,
@@ -70,11 +74,16 @@ fn cost(arguments: &Arguments, programs: &Programs) -> Result<String> {
         text.push_str(&memory::measure()?);
         return Ok(text);
     }
+    if arguments.only_sampling {
+        text.push_str(&sampling::measure(programs, arguments.rounds)?);
+        return Ok(text);
+    }
     text.push_str(&agent::measure(programs)?);
     for (processes, rounds) in [(200, arguments.rounds * 2), (arguments.crowd, arguments.rounds)] {
         text.push_str(&ranking::measure(programs, processes, rounds)?);
     }
     text.push_str(&overhead::measure(programs, arguments.crowd)?);
+    text.push_str(&sampling::measure(programs, arguments.rounds)?);
     text.push_str(&calls::measure(programs)?);
     text.push_str(&connecting::measure(programs, false)?);
     text.push_str(&memory::measure()?);
@@ -100,6 +109,10 @@ struct Programs {
     floor: PathBuf,
     /// Where the packed agents are.
     agents: PathBuf,
+    /// What folds the text that perf prints.
+    collapse: PathBuf,
+    /// A program with tables for debuggers, as it is built without optimizing.
+    debug: PathBuf,
 }
 
 impl Programs {
@@ -110,8 +123,17 @@ impl Programs {
             agent: root.join(format!("target/{arch}-unknown-linux-musl/agent/probe-agent")),
             floor: root.join("target/release/floor"),
             agents: root.join("target/agents"),
+            collapse: root.join("target/peers/inferno/bin/inferno-collapse-perf"),
+            debug: root.join("target/debug/scenarios"),
         };
-        for program in [&programs.sysmcp, &programs.agent, &programs.floor] {
+        let files = [
+            &programs.sysmcp,
+            &programs.agent,
+            &programs.floor,
+            &programs.collapse,
+            &programs.debug,
+        ];
+        for program in files {
             ensure!(
                 program.exists(),
                 "{} is not there; run `cargo xtask bench`",

@@ -4,6 +4,7 @@
 //! about it. The tests in this crate start a service, look at it through a real, pushed agent over
 //! a real sshd, and compare. The demonstration shows one of them.
 
+pub mod accuracy;
 pub mod alone;
 pub mod behind;
 pub mod client;

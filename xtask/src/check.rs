@@ -1,7 +1,7 @@
 //! Everything that CI checks, in the order in which it fails fastest.
 
 use crate::{
-    agents, elsewhere, fuzz, kernels, measure, peers, processors, servers, setup, shell,
+    accuracy, agents, elsewhere, fuzz, kernels, measure, peers, processors, servers, setup, shell,
     shell::cargo,
 };
 use anyhow::{Context as _, Result, bail};
@@ -52,6 +52,12 @@ pub fn run(full: bool) -> Result<()> {
     if has_servers {
         step("the SSH servers of other releases", servers::prepare)?;
         step("programs for other processors", processors::prepare)?;
+        if full {
+            step("programs beside perf", || {
+                setup::ensure(&[&setup::FOR_ACCURACY])?;
+                accuracy::prepare()
+            })?;
+        }
     }
     step("scenarios", || {
         // One at a time: they measure, on a machine with few processors.

@@ -1,5 +1,6 @@
 //! The developer's commands. `cargo xtask --help` lists them.
 
+mod accuracy;
 mod agents;
 mod bless;
 mod check;
@@ -83,6 +84,12 @@ enum Command {
         #[arg(long)]
         host: Option<String>,
     },
+    /// Look at programs together with perf, and write down what both found
+    Accuracy {
+        /// Only programs whose name has this in it; shows what was found, and writes nothing
+        #[arg(long)]
+        program: Option<String>,
+    },
     /// Measure what it costs, beside what one would type instead
     Bench,
     /// Ask linux-mcp-server and sysmcp the same about a host with known faults
@@ -113,6 +120,7 @@ fn run(command: Command) -> Result<()> {
         Command::Kernels { kernel, check } => kernels::run(kernel.as_deref(), check.as_deref()),
         Command::Servers { check } => servers::run(check.as_deref()),
         Command::Hosts { host } => hosts::run(host.as_deref()),
+        Command::Accuracy { program } => accuracy::run(program.as_deref()),
         Command::Bench => measure::run(),
         Command::Compare => measure::compare(),
         Command::Bless => bless::run(),

@@ -8,6 +8,9 @@ use std::process::Command;
 /// Builds what is released, measures it, and writes `bench/results.md`.
 pub fn run() -> Result<()> {
     build()?;
+    peers::install_collapse()?;
+    // What is sampled there has tables for debuggers.
+    shell::run(cargo().args(["build", "--quiet", "--package", "scenarios"]))?;
     bench(&["--out", "bench/results.md"])
 }
 

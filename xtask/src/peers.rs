@@ -15,6 +15,8 @@ use std::{
 const PYTHON_SDK: &str = "mcp==2.3.0";
 /// A server for the same purpose.
 const SERVER: &str = "linux-mcp-server==1.7.0";
+/// What folds the text that perf prints, for flame graphs.
+const COLLAPSE: [&str; 3] = ["inferno", "--version", "0.12.8"];
 /// The Inspector needs a newer Node.js than Debian has.
 const NODE: [&str; 2] = ["node@22", "@modelcontextprotocol/inspector@2.12.0"];
 /// Readers of profiles: speedscope, and the Firefox Profiler's without a window, which needs a newer
@@ -67,6 +69,16 @@ pub fn install_server() -> Result<PathBuf> {
         shell::run(Command::new(pip).args(["install", "--quiet", SERVER]))
     })?;
     Ok(folder.join("bin/linux-mcp-server"))
+}
+
+/// Installs what folds the text that perf prints.
+pub fn install_collapse() -> Result<()> {
+    let folder = shell::root().join("target/peers/inferno");
+    once(&folder, &COLLAPSE.join(" "), || {
+        let mut install = shell::cargo();
+        install.args(["install", "--quiet", "--locked", "--root"]).arg(&folder).args(COLLAPSE);
+        shell::run(&mut install)
+    })
 }
 
 /// Installs into a folder unless this very thing is there already.

@@ -29,7 +29,7 @@ pub const FOR_A_TARGET: [Program; 6] = [
 ];
 
 /// For the tests: what users would type instead, and the clients they use.
-pub const FOR_TESTS: [Program; 31] = [
+pub const FOR_TESTS: [Program; 32] = [
     program("fish", "fish"),
     program("tcsh", "tcsh"),
     program("bsd-csh", "csh"),
@@ -61,6 +61,16 @@ pub const FOR_TESTS: [Program; 31] = [
     program("xmllint", "libxml2-utils"),
     program("script", "bsdutils"),
     program("setpriv", "util-linux"),
+    program("perf", "linux-perf"),
+];
+
+/// For what is compared with perf, beside what the tests need: runtimes that compile while they run.
+pub const FOR_ACCURACY: [Program; 5] = [
+    program("node", "nodejs"),
+    program("javac", "default-jdk-headless"),
+    program("jcmd", "default-jdk-headless"),
+    program("apt-get", "apt"),
+    program("dpkg-deb", "dpkg"),
 ];
 
 /// For other kernels: what fetches them, and what they run in.

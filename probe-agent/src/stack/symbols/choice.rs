@@ -19,12 +19,15 @@ pub struct Candidate<'t> {
 }
 
 impl Candidate<'_> {
-    /// The larger the better: sized, not weak, global, with few underscores before it, long; and by
-    /// its letters, so that the order in a file does not matter.
+    /// The larger the better: sized, not weak, global, with few underscores before it, not the second
+    /// name of a system call, long; and by its letters, so that the order in a file does not matter.
     fn rank(&self) -> impl Ord + '_ {
         let underscores = self.name.iter().take_while(|byte| **byte == b'_').count();
-        // Names of system calls in kernels before 4.17 that are the same function again.
-        let is_again = self.name.starts_with(b"SyS") || self.name.starts_with(b"compat_SyS");
+        // Names of system calls that are the same function again: of kernels before 4.17, and since
+        // then of those without parameters, which programs of 32 bits reach by a name of their own
+        // (arch/x86/include/asm/syscall_wrapper.h).
+        let again: [&[u8]; 3] = [b"SyS", b"compat_SyS", b"__ia32_sys_"];
+        let is_again = again.iter().any(|start| self.name.starts_with(start));
         (
             self.is_sized,
             !self.is_weak,
@@ -32,8 +35,8 @@ impl Candidate<'_> {
             Reverse(underscores),
             // A version that is not the default one says more than is asked, and hides the plain name.
             !self.name.contains(&b'@'),
-            self.name.len(),
             !is_again,
+            self.name.len(),
             Reverse(self.name),
         )
     }
@@ -59,6 +62,7 @@ mod tests {
             ("longer", plain(b"memmove_avx"), plain(b"memcpy_avx")),
             ("without a version", plain(b"memcpy"), plain(b"memcpy@@GLIBC_2.14")),
             ("not a system call's second name", plain(b"sys_x"), plain(b"SyS_x")),
+            ("the machine's own system call", plain(b"__x64_sys_x"), plain(b"__ia32_sys_x")),
             ("the first by its letters", plain(b"aa"), plain(b"ab")),
         ];
         for (case, better, worse) in cases {
