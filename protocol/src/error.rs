@@ -67,6 +67,16 @@ pub enum AgentError {
         /// The handle asked for.
         id: ArtifactId,
     },
+    /// No function has this name.
+    #[error(
+        "none of the {functions} functions that have a name there is called {name}, or has that in its name"
+    )]
+    NoSuchFunction {
+        /// The name asked for.
+        name: HostText,
+        /// How many functions were looked at.
+        functions: u64,
+    },
     /// The stored result was not measured for a ranking by this column.
     #[error("sort is {}: the stored result has no such column", spelled(.column))]
     ColumnNotStored {
@@ -192,6 +202,11 @@ impl AgentError {
                     .to_owned(),
             ),
             Self::OtherArtifact { .. } => Some("pass it to the tool that made it".to_owned()),
+            Self::NoSuchFunction { .. } => Some(
+                "take the name from perf_report; where a program is stripped, install its debug \
+                 symbols"
+                    .to_owned(),
+            ),
             Self::Busy { retry_after_ms, .. } => Some(format!("retry in {retry_after_ms} ms")),
             Self::Cancelled => None,
             Self::DeadlineExceeded { .. } => {
