@@ -12,6 +12,7 @@ mod builder;
 mod callers;
 mod difference;
 mod folded;
+mod parts;
 mod ranking;
 mod tree;
 
