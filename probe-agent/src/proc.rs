@@ -231,6 +231,19 @@ impl Root {
         read
     }
 
+    /// Reads a file below `/proc` that may be longer than the others, up to so many bytes; of a longer
+    /// one, its start.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered.
+    pub fn read_long_proc(&self, path: &str, most: usize) -> Result<Text, ReadError> {
+        Text::of(|buffer| match &self.source {
+            Source::Now(tree) => read_at(&tree.proc, path, most, buffer),
+            Source::Taken(snapshot) => snapshot.read(&below_proc(path), buffer),
+        })
+    }
+
     /// Reads files below `/proc` that may not let a reader go, on threads that can be left behind,
     /// and gives the processor time that took.
     ///

@@ -13,6 +13,7 @@ pub mod kernel_names;
 pub mod lines;
 pub mod maps;
 pub mod module;
+pub mod naming;
 pub mod perf_map;
 pub mod profile;
 pub mod record;

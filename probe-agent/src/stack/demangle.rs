@@ -46,7 +46,7 @@ pub fn plain(name: &[u8]) -> HostText {
 
 /// A name with something of ours behind it, which is not cut off.
 pub fn with_suffix(name: &HostText, suffix: &str) -> HostText {
-    HostText::new(format!("{name}{suffix}").as_bytes())
+    HostText::new(&[&name.raw(), suffix.as_bytes()].concat())
 }
 
 fn cut(name: &[u8]) -> HostText {
@@ -181,6 +181,8 @@ mod tests {
     fn what_is_said_behind_a_name_is_not_cut_off() {
         let long = plain(&[b'a'; 1000]);
         assert!(with_suffix(&long, "@plt").as_str().ends_with("@plt"));
+        let escaped = plain(b"a\x1b\\");
+        assert_eq!(with_suffix(&escaped, "@plt").as_str(), format!("{escaped}@plt"));
     }
 
     proptest! {

@@ -354,8 +354,10 @@ impl<'r> Fold<'r> {
         let process = u32::try_from(self.processes.len()).unwrap_or(NOBODY);
         let known = self.names.get(&pid).cloned();
         let name = known.unwrap_or_else(|| self.text(&format!("{pid}/comm")));
-        let inner_pid = self.inner_pid(pid);
-        self.processes.push(Process { pid, inner_pid, name });
+        let (inner_pid, parent) = self.kin(pid);
+        let born_of = Some(self.live(pid, 0).parent).filter(|parent| *parent != 0);
+        let parent = born_of.or(parent);
+        self.processes.push(Process { pid, inner_pid, parent, name });
         self.live(pid, 0).process = Some(process);
         process
     }
@@ -366,15 +368,26 @@ impl<'r> Fold<'r> {
         text.strip_suffix(b"\n").unwrap_or(text).to_vec()
     }
 
-    /// The last of `NSpid`, Linux 4.1: the number in the innermost namespace.
-    fn inner_pid(&self, pid: u32) -> Option<u32> {
+    /// A process's number in its innermost namespace, the last of `NSpid`, Linux 4.1; and its parent.
+    fn kin(&self, pid: u32) -> (Option<u32>, Option<u32>) {
         let mut text = Vec::new();
-        self.root.read_proc(&format!("{pid}/status"), &mut text).ok()?;
-        let (line_number, line) = parse::line_of(&text, "NSpid")?;
-        let last = parse::fields(line).last()?;
-        let inner = u32::try_from(parse::number(last, line_number).ok()?).ok()?;
-        (inner != pid).then_some(inner)
+        if self.root.read_proc(&format!("{pid}/status"), &mut text).is_err() {
+            return (None, None);
+        }
+        (inner_pid(&text).filter(|inner| *inner != pid), parent(&text))
     }
+}
+
+/// The number of a process in its innermost namespace, by its `status`.
+pub(super) fn inner_pid(status: &[u8]) -> Option<u32> {
+    let (line_number, line) = parse::line_of(status, "NSpid")?;
+    let last = parse::fields(line).last()?;
+    u32::try_from(parse::number(last, line_number).ok()?).ok()
+}
+
+fn parent(status: &[u8]) -> Option<u32> {
+    let parent = parse::number_of(status, "PPid").ok()?;
+    u32::try_from(parent).ok().filter(|parent| *parent != 0)
 }
 
 /// Adds the calls in the kernel.

@@ -51,6 +51,8 @@ pub struct Process {
     pub pid: u32,
     /// Its number in its own namespace, where that is another: perf maps are named by it.
     pub inner_pid: Option<u32>,
+    /// Its parent, where that is known: it may be in the same namespaces, and live longer.
+    pub parent: Option<u32>,
     /// Its first thread's name; any bytes.
     pub name: Vec<u8>,
 }
