@@ -72,6 +72,7 @@ Tools:
   host_snapshot     whether the machine is short of something
   process_list      which processes used the machine in the last second
   process_inspect   what one process spends its time on
+  inspect_source    the source lines of a function, with what was sampled on each
   self_test         counts; measures nothing
   capture           takes the files that the others read; sysmcp keeps them
 

@@ -7,6 +7,7 @@ mod cgroup_files;
 mod fake;
 mod hidden;
 mod host_snapshot;
+mod inspect_source;
 mod ownership;
 mod process_files;
 mod process_inspect;

@@ -47,6 +47,15 @@ impl HostText {
         Self::start_of(raw, cap, Rest::NONE)
     }
 
+    /// Takes text that was escaped before. What cannot have been is escaped now.
+    pub fn escaped(text: String) -> Self {
+        // The cap note makes a cut text longer than the cap; double room keeps it whole.
+        if text.len() <= 2 * MAX_BYTES && !text.chars().any(is_harmful) {
+            return Self(text);
+        }
+        Self::new(text.as_bytes())
+    }
+
     /// Bytes that it can have been made of, as far as it was not cut: escaping them gives the same
     /// text.
     pub fn raw(&self) -> Vec<u8> {
@@ -222,12 +231,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 impl<'de> Deserialize<'de> for HostText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        // The cap note makes a cut text longer than the cap; double room keeps it whole.
-        if text.len() <= 2 * MAX_BYTES && !text.chars().any(is_harmful) {
-            return Ok(Self(text));
-        }
-        Ok(Self::new(text.as_bytes()))
+        String::deserialize(deserializer).map(Self::escaped)
     }
 }
 

@@ -212,7 +212,7 @@ fn yama_or(feature: Feature, reason: Reason, root: &Root) -> Reason {
 /// The lock that the kernel takes to read a file of a process, of those that may be held for good.
 fn lock_of(path: &str) -> Option<Lock> {
     match path.rsplit_once('/').map_or(path, |(_, name)| name) {
-        "cmdline" => Some(Lock::Memory),
+        "cmdline" | "maps" => Some(Lock::Memory),
         "io" | "syscall" => Some(Lock::Exec),
         _ => None,
     }

@@ -13,7 +13,7 @@
 //! then opened for reading.
 
 use rustix::{
-    fd::OwnedFd,
+    fd::{AsRawFd as _, OwnedFd},
     fs::{FileType, Mode, OFlags, Stat},
     io::Errno,
 };
@@ -21,7 +21,8 @@ use std::collections::VecDeque;
 
 /// A process's root, as a place to open files below.
 #[derive(Debug)]
-pub struct InsideRoot {
+pub struct InsideRoot<'p> {
+    proc: &'p OwnedFd,
     top: OwnedFd,
 }
 
@@ -50,7 +51,7 @@ pub enum NotOpened {
     /// It leads into files that the kernel makes, such as `/proc`: links there lead anywhere, and
     /// reading there has effects.
     OfTheKernel,
-    /// It is a folder, a pipe, a device or a socket; or it was exchanged while it was opened.
+    /// It is a folder, a pipe, a device or a socket.
     NoFile,
 }
 
@@ -65,30 +66,37 @@ const MOST_STEPS: usize = 1024;
 
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-const READ: OFlags = OFlags::RDONLY
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY)
-    .union(OFlags::CLOEXEC);
+const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-impl InsideRoot {
-    /// The root of a process, below an open `/proc`.
+impl<'p> InsideRoot<'p> {
+    /// The root of a process, by its folder in an open `/proc`: `1234` or `self`.
     ///
     /// # Errors
     ///
     /// What the kernel answered: `ENOENT` where there is no such process, `EACCES` where it may not be
-    /// inspected. The same where its root is of the kernel's own files.
-    pub fn of_process(proc: &OwnedFd, pid: u32) -> Result<Self, Errno> {
+    /// inspected.
+    pub fn of(proc: &'p OwnedFd, process: &str) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::openat(proc, format!("{pid}/root"), flags, Mode::empty())
-            .map(|top| Self { top })
+        // This link leads out of `/proc` on purpose: it is the kernel's.
+        let top = rustix::fs::openat(proc, format!("{process}/root"), flags, Mode::empty())?;
+        Ok(Self { proc, top })
     }
 
     /// Some folder as a root.
     #[cfg(test)]
-    pub fn at(folder: &std::path::Path) -> Self {
+    pub fn at(proc: &'p OwnedFd, folder: &std::path::Path) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Self { top: rustix::fs::open(folder, flags, Mode::empty()).unwrap() }
+        Self { proc, top: rustix::fs::open(folder, flags, Mode::empty()).unwrap() }
+    }
+
+    /// Device and inode of the root, which tell it from others.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered.
+    pub fn id(&self) -> Result<(u64, u64), Errno> {
+        rustix::fs::fstat(&self.top).map(|status| (status.st_dev, status.st_ino))
     }
 
     /// Opens a regular file by its path inside the root, and says where it is. May wait for ever where
@@ -116,7 +124,7 @@ impl InsideRoot {
 
 /// On the way to a file.
 struct Walk<'r> {
-    root: &'r InsideRoot,
+    root: &'r InsideRoot<'r>,
     /// Where it is; `None` at the root itself.
     here: Option<OwnedFd>,
     /// What is there.
@@ -130,7 +138,7 @@ struct Walk<'r> {
 }
 
 impl<'r> Walk<'r> {
-    fn from(root: &'r InsideRoot) -> Result<Self, NotOpened> {
+    fn from(root: &'r InsideRoot<'_>) -> Result<Self, NotOpened> {
         let status = rustix::fs::fstat(&root.top).map_err(NotOpened::Refused)?;
         refuse_the_kernels(&root.top)?;
         let (here, names, left) = (None, Vec::new(), VecDeque::new());
@@ -207,28 +215,17 @@ impl<'r> Walk<'r> {
         Ok(())
     }
 
-    /// Opens where it is for reading, if it is a file.
-    fn into_file(mut self) -> Result<Opened, NotOpened> {
-        let looked_at = self.status;
-        let Some(name) = self.names.pop() else { return Err(NotOpened::NoFile) };
-        if kind(&looked_at) != FileType::RegularFile {
+    /// Opens where it is for reading, if it is a file: the very one that was looked at. Another may be
+    /// at its path by now, as a pipe or a device.
+    fn into_file(self) -> Result<Opened, NotOpened> {
+        let Some(here) = self.here.filter(|_| kind(&self.status) == FileType::RegularFile) else {
             return Err(NotOpened::NoFile);
-        }
-        self.again()?;
-        let folder = self.here.as_ref().unwrap_or(&self.root.top);
-        let file = rustix::fs::openat(folder, name.as_slice(), READ, Mode::empty());
-        let file = file.map_err(|errno| match errno {
-            Errno::LOOP => NotOpened::NoFile,
-            errno => NotOpened::Refused(errno),
-        })?;
-        let status = rustix::fs::fstat(&file).map_err(NotOpened::Refused)?;
-        let is_same = (status.st_dev, status.st_ino) == (looked_at.st_dev, looked_at.st_ino);
-        if !is_same || kind(&status) != FileType::RegularFile {
-            return Err(NotOpened::NoFile);
-        }
-        self.names.push(name);
+        };
+        let itself = format!("self/fd/{}", here.as_raw_fd());
+        let file = rustix::fs::openat(self.root.proc, itself, READ, Mode::empty());
+        let file = file.map_err(NotOpened::Refused)?;
         let path = self.names.iter().flat_map(|name| [b"/", name.as_slice()].concat()).collect();
-        Ok(Opened { file, path, status })
+        Ok(Opened { file, path, status: self.status })
     }
 }
 
@@ -277,7 +274,12 @@ mod tests {
         os::unix::fs::symlink,
         path::{Path, PathBuf},
         process::Command,
+        sync::Arc,
     };
+
+    fn proc() -> Arc<OwnedFd> {
+        crate::proc::Root::live().unwrap().live_proc().unwrap()
+    }
 
     /// A root with a file in it that may be read, and one beside it that may not.
     struct Place {
@@ -307,7 +309,8 @@ mod tests {
 
         /// The text and the path of a file.
         fn read(&self, path: &str) -> Result<(String, String), NotOpened> {
-            let root = InsideRoot::at(&self.path(""));
+            let proc = proc();
+            let root = InsideRoot::at(&proc, &self.path(""));
             let opened = root.open(path.as_bytes())?;
             let mut text = String::new();
             fs::File::from(opened.file).read_to_string(&mut text).unwrap();
@@ -400,7 +403,8 @@ mod tests {
 
     #[test]
     fn the_kernels_own_files_are_not_entered() {
-        let root = InsideRoot::at(Path::new("/"));
+        let proc = proc();
+        let root = InsideRoot::at(&proc, Path::new("/"));
         let paths =
             ["/proc/self/root/etc/passwd", "/proc/version", "/sys/kernel/mm", "/proc/1/maps"];
         for path in paths {
@@ -409,26 +413,27 @@ mod tests {
         let place = Place::new();
         place.link("out", "/proc/self/root/etc/passwd");
         assert_eq!(place.read("/out"), Err(NotOpened::Refused(Errno::NOENT)));
-        let proc = InsideRoot::at(Path::new("/proc"));
-        assert_eq!(proc.open(b"/version").unwrap_err(), NotOpened::OfTheKernel);
+        let top = InsideRoot::at(&proc, Path::new("/proc"));
+        assert_eq!(top.open(b"/version").unwrap_err(), NotOpened::OfTheKernel);
     }
 
     #[test]
     fn the_root_of_a_process_is_found_and_that_of_none_is_not() {
-        let proc = crate::proc::Root::live().unwrap().live_proc().unwrap();
-        let own = InsideRoot::of_process(&proc, std::process::id()).unwrap();
+        let proc = proc();
+        let own = InsideRoot::of(&proc, &std::process::id().to_string()).unwrap();
         let file = std::env::current_exe().unwrap();
         let opened = own.open(file.as_os_str().as_encoded_bytes()).unwrap();
         assert_eq!(opened.path, file.as_os_str().as_encoded_bytes());
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        assert_eq!(InsideRoot::of_process(&proc, child.id()).unwrap_err(), Errno::NOENT);
+        assert_eq!(InsideRoot::of(&proc, &child.id().to_string()).unwrap_err(), Errno::NOENT);
     }
 
     #[test]
     fn a_root_that_was_removed_has_no_files() {
         let place = Place::new();
-        let root = InsideRoot::at(&place.path(""));
+        let proc = proc();
+        let root = InsideRoot::at(&proc, &place.path(""));
         fs::remove_dir_all(place.path("")).unwrap();
         assert_eq!(root.open(b"/src/a.c").unwrap_err(), NotOpened::Refused(Errno::NOENT));
         assert_eq!(root.open(b"/../outside").unwrap_err(), NotOpened::Refused(Errno::NOENT));
