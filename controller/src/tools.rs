@@ -6,6 +6,8 @@ mod capabilities;
 mod capture;
 mod host_snapshot;
 mod inspect_source;
+mod perf_record;
+mod perf_report;
 mod process_inspect;
 mod process_list;
 mod self_test;

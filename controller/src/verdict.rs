@@ -6,6 +6,7 @@
 mod finding;
 pub mod host_class;
 pub mod process_class;
+pub mod sampled;
 
 use protocol::view::table::Table;
 use schemars::JsonSchema;

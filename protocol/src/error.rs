@@ -6,9 +6,13 @@
 use crate::{
     artifact::ArtifactId,
     host_text::HostText,
-    instruments::process_list::{Column, GroupBy},
+    instruments::{
+        capabilities::Refusal,
+        process_list::{Column, GroupBy},
+    },
     observed::Reason,
     parameter::spelled,
+    recording::Counted,
 };
 use serde::{Deserialize, Serialize};
 
@@ -67,16 +71,6 @@ pub enum AgentError {
         /// The handle asked for.
         id: ArtifactId,
     },
-    /// No function has this name.
-    #[error(
-        "none of the {functions} functions that have a name there is called {name}, or has that in its name"
-    )]
-    NoSuchFunction {
-        /// The name asked for.
-        name: HostText,
-        /// How many functions were looked at.
-        functions: u64,
-    },
     /// The stored result was not measured for a ranking by this column.
     #[error("sort is {}: the stored result has no such column", spelled(.column))]
     ColumnNotStored {
@@ -122,6 +116,58 @@ pub enum AgentError {
         /// Why.
         reason: Reason,
     },
+    /// The kernel let nothing be sampled.
+    #[error("nothing could be sampled: {}", .0.why())]
+    NotSampled(Refusal),
+    /// The control group of a process is not to be seen from where the agent runs.
+    #[error("the control group of pid {pid} cannot be sampled: {reason}")]
+    CgroupOutOfSight {
+        /// The pid asked for.
+        pid: u32,
+        /// Why.
+        reason: Reason,
+    },
+    /// A recording has no function of this name.
+    #[error("no function in this recording is called {function}, and none has it in its name")]
+    NoSuchFunction {
+        /// The name asked for.
+        function: HostText,
+    },
+    /// The files of a process have no function of this name.
+    #[error(
+        "none of the {functions} functions that have a name in pid {pid} is called {function}, or \
+         has it in its name"
+    )]
+    NoFunctionInProcess {
+        /// The process.
+        pid: u32,
+        /// The name asked for.
+        function: HostText,
+        /// How many functions have a name.
+        functions: u64,
+    },
+    /// Several functions have this in their names.
+    #[error("{function} is in the names of {total} functions: {}", listed(.candidates, *.total))]
+    SeveralFunctions {
+        /// The name asked for.
+        function: HostText,
+        /// The heaviest of those that have it.
+        candidates: Vec<HostText>,
+        /// How many have it.
+        total: u32,
+    },
+    /// Two recordings of different things.
+    #[error(
+        "the recordings cannot be compared: one counts {}, the baseline {}",
+        spelled(.counted),
+        spelled(.baseline)
+    )]
+    NotComparable {
+        /// What the recording counts.
+        counted: Counted,
+        /// What the one before it counts.
+        baseline: Counted,
+    },
     /// This build of the agent cannot do it.
     #[error("this agent was built without {what}")]
     NotBuilt {
@@ -137,6 +183,14 @@ pub enum AgentError {
     /// What is looked at was taken at another time, and cannot be taken again.
     #[error("a snapshot cannot be captured: nothing happens in it")]
     IsSnapshot,
+}
+
+/// The first of many, and how many more there are.
+fn listed(names: &[HostText], total: u32) -> String {
+    let shown: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let more = u64::from(total).saturating_sub(names.len() as u64);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{rest}", shown.join(", "))
 }
 
 /// To another user than root, a process that `/proc` hides looks like none.
@@ -202,11 +256,6 @@ impl AgentError {
                     .to_owned(),
             ),
             Self::OtherArtifact { .. } => Some("pass it to the tool that made it".to_owned()),
-            Self::NoSuchFunction { .. } => Some(
-                "take the name from perf_report; where a program is stripped, install its debug \
-                 symbols"
-                    .to_owned(),
-            ),
             Self::Busy { retry_after_ms, .. } => Some(format!("retry in {retry_after_ms} ms")),
             Self::Cancelled => None,
             Self::DeadlineExceeded { .. } => {
@@ -217,6 +266,20 @@ impl AgentError {
             }
             Self::Unreadable { reason, .. } => reason.remedy(),
             Self::IsSnapshot => Some("capture the machine itself, or copy the folder".to_owned()),
+            Self::NotSampled(refusal) => refusal.remedy(),
+            Self::CgroupOutOfSight { reason, .. } => reason.remedy(),
+            Self::NoSuchFunction { .. } => {
+                Some("call perf_report in mode functions for the names there are".to_owned())
+            }
+            Self::NoFunctionInProcess { .. } => Some(
+                "record the process and take the name from perf_report; where its program is \
+                 stripped, install the package with its debug symbols"
+                    .to_owned(),
+            ),
+            Self::SeveralFunctions { .. } => Some("pass one of these names whole".to_owned()),
+            Self::NotComparable { .. } => {
+                Some("record again, in the mode of the baseline".to_owned())
+            }
             Self::NotBuilt { .. } | Self::Defect(_) => None,
             Self::OnlyOfTheMachine => Some("ask the machine itself".to_owned()),
         }

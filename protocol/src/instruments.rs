@@ -4,6 +4,8 @@ pub mod capabilities;
 pub mod capture;
 pub mod host_snapshot;
 pub mod inspect_source;
+pub mod perf_record;
+pub mod perf_report;
 pub mod process_inspect;
 pub mod process_list;
 pub mod self_test;
@@ -79,6 +81,8 @@ macro_rules! for_each_instrument {
             HostSnapshot, host_snapshot;
             Capabilities, capabilities;
             Capture, capture;
+            PerfRecord, perf_record;
+            PerfReport, perf_report;
             InspectSource, inspect_source;
         }
     };

@@ -234,6 +234,8 @@ pub enum Nature {
     NotInService,
     /// No request completed in the window, so none took any time.
     NoRequests,
+    /// What was counted is no processor time.
+    NotProcessorTime,
 }
 
 /// What cannot be seen from where the agent runs.
@@ -478,6 +480,7 @@ impl fmt::Display for Nature {
             Self::NotInContainer => "not in a container",
             Self::NotInService => "not in a service",
             Self::NoRequests => "no request completed in the window",
+            Self::NotProcessorTime => "what was counted is no processor time",
         })
     }
 }

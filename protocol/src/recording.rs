@@ -1,6 +1,12 @@
 //! What every answer about sampled stacks says of the recording that it is made from: of what it is,
 //! what was counted, and how far its stacks and names can be relied on.
 
+mod row;
+mod table;
+
+pub use row::{FunctionRow, ProcessRow, StackRow};
+pub use table::{facts, function_table, stack_table};
+
 use crate::{host_text::HostText, observed::Observed, parameter::spelled, units::Percent};
 use serde::{Deserialize, Serialize};
 

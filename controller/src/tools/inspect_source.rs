@@ -3,6 +3,7 @@
 use super::{Tool, Toolset, words};
 use crate::verdict::Conclusion;
 use protocol::{
+    host_text::HostText,
     instruments::{
         NoItems,
         inspect_source::{InspectSource, Report, Request, Text},
@@ -66,7 +67,7 @@ impl Tool for InspectSource {
             let lines = format!("{first},{}p", line.saturating_add(request.context));
             return vec![words(&["sed", "-n", &lines, &format!("/proc/{pid}/root{file}")])];
         }
-        let function = request.function.as_deref().unwrap_or_default();
+        let function = request.function.as_ref().map_or("", HostText::as_str);
         match request.pid {
             Some(pid) => {
                 let list = format!("list {function}");

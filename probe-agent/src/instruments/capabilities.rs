@@ -5,6 +5,7 @@
 //! seldom changes.
 
 mod decide;
+pub(super) mod refusals;
 mod situation;
 mod trials;
 

@@ -13,7 +13,7 @@ mod text;
 
 use crate::{
     call::Context,
-    instruments::Collect,
+    instruments::{Collect, identity, process_files::ProcessFiles},
     rank::{self, Page},
 };
 use protocol::{
@@ -111,9 +111,9 @@ fn of_process(pid: u32, request: &Request, context: &Context<'_>) -> Result<Plac
     let (Some(file), Some(line)) = (&request.file, request.line) else {
         return Err(AgentError::ParametersRefused);
     };
-    in_process::check(pid, context)?;
+    identity::check(0, &ProcessFiles { pid, context })?;
     Ok(Place {
-        file: Some(file.as_bytes().to_vec()),
+        file: Some(file.raw()),
         target: Target::Span(line, line),
         pids: vec![pid],
         ..Place::default()

@@ -11,8 +11,8 @@ mod used;
 
 use crate::{
     call::Context,
-    instruments::{Collect, process_files::ProcessFiles},
-    proc::{KeptFile, parse::number_of, pid_stat},
+    instruments::{Collect, identity, process_files::ProcessFiles},
+    proc::{KeptFile, pid_stat},
 };
 use cgroup_levels::CgroupLevels;
 use end::{End, Line};
@@ -20,7 +20,7 @@ use protocol::{
     error::AgentError,
     instruments::process_inspect::{ProcessInspect, Report, Request},
     message::Meta,
-    observed::{Feature, Reason},
+    observed::Feature,
 };
 use samples::Sampler;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ impl Collect for ProcessInspect {
         let files = ProcessFiles { pid: request.pid, context };
         // A snapshot of one instant begins there.
         context.root.pass(false);
-        check_identity(&request, &files)?;
+        identity::check(request.start_ticks, &files)?;
         let levels = CgroupLevels::of(&alive(&files));
         let window = Duration::from_millis(request.window_ms.into());
         let began = context.root.monotonic();
@@ -138,37 +138,6 @@ impl<'c, 's> Life<'c, 's> {
         let after_ms = u64::try_from(after).unwrap_or(u64::MAX);
         AgentError::EndedInWindow { pid: self.files.pid, after_ms }
     }
-}
-
-/// Checks that the pid is the process that was meant: one that is there, is no thread of another,
-/// and started when the caller says.
-fn check_identity(request: &Request, files: &ProcessFiles<'_, '_>) -> Result<(), AgentError> {
-    let pid = request.pid;
-    let found_ticks = files
-        .parsed("stat", Feature::Field, |text| pid_stat::parse(text).map(|stat| stat.start_ticks))
-        .map_err(|reason| missing(pid, reason))?;
-    if request.start_ticks != 0 && request.start_ticks != found_ticks {
-        let asked_ticks = request.start_ticks;
-        return Err(AgentError::ProcessReplaced { pid, asked_ticks, found_ticks });
-    }
-    let leader = files.parsed("status", Feature::Field, |text| number_of(text, "Tgid"));
-    match leader {
-        Ok(leader) if leader != u64::from(pid) => {
-            let leader = u32::try_from(leader).unwrap_or_default();
-            Err(AgentError::IsThread { tid: pid, pid: leader })
-        }
-        Ok(_) | Err(_) => Ok(()),
-    }
-}
-
-/// The error for a process whose line cannot be read.
-fn missing(pid: u32, reason: Reason) -> AgentError {
-    if reason == Reason::Gone {
-        let agent_uid = rustix::process::geteuid().as_raw();
-        return AgentError::NoSuchProcess { pid, agent_uid };
-    }
-    let path = format!("/proc/{pid}/stat");
-    AgentError::Unreadable { path: protocol::host_text::HostText::new(path.as_bytes()), reason }
 }
 
 #[cfg(test)]

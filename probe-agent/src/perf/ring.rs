@@ -225,8 +225,9 @@ mod tests {
     #[test]
     fn records_come_out_as_they_went_in_also_over_the_end() {
         let mut ring = ring(4096);
-        for round in 0..100_u32 {
-            let body = vec![round as u8; 8 * (round as usize % 50 + 1)];
+        for byte in 0..100_u8 {
+            let round = u32::from(byte);
+            let body = vec![byte; 8 * (usize::from(byte) % 50 + 1)];
             write(&ring, &record(round, &body));
             write(&ring, &record(round + 1000, &body));
             ring.look();

@@ -17,6 +17,8 @@ pub enum Controller {
     Cpu,
     /// Memory.
     Memory,
+    /// Samples of what its processes do. In version 2 every cgroup has it, and no file says so.
+    PerfEvent,
 }
 
 impl Controller {
@@ -25,6 +27,7 @@ impl Controller {
         match self {
             Self::Cpu => b"cpu",
             Self::Memory => b"memory",
+            Self::PerfEvent => b"perf_event",
         }
     }
 
@@ -33,6 +36,7 @@ impl Controller {
         match self {
             Self::Cpu => Feature::CgroupCpuController,
             Self::Memory => Feature::CgroupMemoryController,
+            Self::PerfEvent => Feature::Cgroups,
         }
     }
 }
@@ -77,6 +81,16 @@ pub fn parse_memberships(text: &[u8]) -> Vec<Membership<'_>> {
             Some(Membership { controllers: parts.next()?, path: parts.next()? })
         })
         .collect()
+}
+
+/// The line that says in which cgroup of a controller a process is. One that version 1 has is not
+/// in version 2.
+pub fn membership<'m, 't>(
+    memberships: &'m [Membership<'t>],
+    controller: Controller,
+) -> Option<&'m Membership<'t>> {
+    let v1 = memberships.iter().find(|membership| membership.has(controller));
+    v1.or_else(|| memberships.iter().find(|membership| membership.is_v2()))
 }
 
 /// How a CPU quota acted since the cgroup was made.

@@ -49,8 +49,9 @@ struct Live {
 /// The most names that are kept of threads without a sample.
 const MOST_NAMES: usize = 65_536;
 
-/// A process or thread that is one too many.
-const NOBODY: u32 = 0;
+/// The number of the process, and of the thread, that stand for all that are too many. No sample is
+/// of it: the processors' idle tasks have it.
+const OTHERS: u32 = 0;
 
 impl<'r> Fold<'r> {
     /// Nothing yet.
@@ -156,7 +157,7 @@ impl<'r> Fold<'r> {
         if let Some(cut) = cut {
             places.push(Place::Cut(cut));
         }
-        let thread = self.thread_of(sample);
+        let thread = self.thread_of(sample.pid, sample.tid, sample.time_ns);
         if let Some(thread) =
             usize::try_from(thread).ok().and_then(|thread| self.threads.get_mut(thread))
         {
@@ -325,20 +326,18 @@ impl<'r> Fold<'r> {
         })
     }
 
-    fn thread_of(&mut self, sample: &Sample<'_>) -> u32 {
-        let process = self.process_of(sample.pid);
-        if let Some(thread) = self.threads_known.get(&(process, sample.tid)) {
+    fn thread_of(&mut self, pid: u32, tid: u32, time_ns: u64) -> u32 {
+        let process = self.process_of(pid);
+        if let Some(thread) = self.threads_known.get(&(process, tid)) {
             return *thread;
         }
-        if self.threads.len() >= self.limits.threads {
-            return NOBODY;
+        if self.threads.len() >= self.limits.threads && tid != OTHERS {
+            return self.thread_of(OTHERS, OTHERS, time_ns);
         }
-        let (pid, tid) = (sample.pid, sample.tid);
         let name = self.names.remove(&tid);
         let name = name.unwrap_or_else(|| self.text(&format!("{pid}/task/{tid}/comm")));
-        let thread = u32::try_from(self.threads.len()).unwrap_or(NOBODY);
-        let (first_ns, last_ns) = (sample.time_ns, sample.time_ns);
-        let weight = Weight::default();
+        let thread = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
+        let (weight, first_ns, last_ns) = (Weight::default(), time_ns, time_ns);
         self.threads.push(Thread { process, tid, name, weight, first_ns, last_ns });
         self.threads_known.insert((process, tid), thread);
         thread
@@ -348,10 +347,10 @@ impl<'r> Fold<'r> {
         if let Some(process) = self.live(pid, 0).process {
             return process;
         }
-        if self.processes.len() >= self.limits.threads {
-            return NOBODY;
+        if self.processes.len() >= self.limits.threads && pid != OTHERS {
+            return self.process_of(OTHERS);
         }
-        let process = u32::try_from(self.processes.len()).unwrap_or(NOBODY);
+        let process = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
         let known = self.names.get(&pid).cloned();
         let name = known.unwrap_or_else(|| self.text(&format!("{pid}/comm")));
         let (inner_pid, parent) = self.kin(pid);
@@ -401,5 +400,27 @@ fn kernel_part(sample: &Sample<'_>, places: &mut Vec<Place>) {
     }
     if places.len() == before && sample.mode == Mode::Kernel {
         places.push(Place::Kernel(sample.ip));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_and_threads_that_are_too_many_are_nobody_elses() {
+        let root = Root::live().unwrap();
+        let limits = Limits { threads: 2, ..Limits::default() };
+        let mut fold = Fold::new(&root, UserStack::FramePointers, limits);
+        // Numbers that no process has.
+        let [first, second, third] = [5_000_001, 5_000_002, 5_000_003];
+        let asked = [(first, first), (second, second), (third, third), (first, third)];
+        let found: Vec<u32> =
+            asked.iter().map(|(pid, tid)| fold.thread_of(*pid, *tid, 1)).collect();
+        assert_eq!(found, [0, 1, 2, 2]);
+        assert_eq!(fold.thread_of(first, first, 2), 0);
+        let numbers: Vec<u32> = fold.processes.iter().map(|process| process.pid).collect();
+        assert_eq!(numbers, [first, second, OTHERS]);
+        assert_eq!((fold.threads[2].process, fold.threads[2].tid), (2, OTHERS));
     }
 }

@@ -287,12 +287,26 @@ impl Images {
                 .ok_or(NotOpened::NoFile),
             Kind::Anonymous { .. } | Kind::Special => Err(NotOpened::NoFile),
         };
-        let name = plain.filter(|_| is_file).unwrap_or(name).to_vec();
-        let id = ImageId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
         if self.all.len() >= MOST_IMAGES {
-            return ImageId(0);
+            return self.one_too_many();
         }
-        self.all.push(Image { kind, name, code });
+        let name = plain.filter(|_| is_file).unwrap_or(name).to_vec();
+        self.insert_new(key, Image { kind, name, code })
+    }
+
+    /// Stands for all images that are not kept: it has no name, and names no function.
+    fn one_too_many(&mut self) -> ImageId {
+        let key = Key::Name(0, Vec::new());
+        if let Some(id) = self.known.get(&key) {
+            return *id;
+        }
+        let code = Err(NotOpened::NotTried);
+        self.insert_new(key, Image { kind: Kind::Special, name: Vec::new(), code })
+    }
+
+    fn insert_new(&mut self, key: Key, image: Image) -> ImageId {
+        let id = ImageId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
+        self.all.push(image);
         self.known.insert(key, id);
         id
     }
@@ -421,4 +435,23 @@ fn line_at(proc: &OwnedFd, pid: u32, address: u64) -> Option<pid_maps::Line> {
         let line = pid_maps::parse_line(line, 0).ok()?;
         (line.start..line.end).contains(&address).then_some(line)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_is_one_too_many_is_not_taken_for_another() {
+        let mut images = Images::new(&Root::live().unwrap());
+        let file = |inode| FileId { major: 8, minor: 1, inode };
+        for inode in 1..=MOST_IMAGES as u64 {
+            images.of(1, file(inode), b"/usr/lib/a.so");
+        }
+        let late = [images.of(1, file(900_000), b"/a"), images.of(2, file(900_001), b"/b")];
+        assert_eq!(late[0], late[1]);
+        assert_eq!(images.of(3, file(7), b"/usr/lib/a.so"), ImageId(6));
+        let all = images.into_all();
+        assert_eq!((all.len(), all.last().unwrap().name.as_slice()), (MOST_IMAGES + 1, &b""[..]));
+    }
 }

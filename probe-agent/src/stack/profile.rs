@@ -21,9 +21,10 @@ pub use callers::{Chain, Chains, Direction};
 pub use difference::{Change, Difference};
 pub use folded::{FoldedError, FoldedLimits, FoldedLoss};
 pub use protocol::recording::Kind;
-pub use ranking::{Row, Share, Subject};
+pub use ranking::{Row, Share, Stack, Subject};
 pub use tree::{Branch, Branches};
 
+use protocol::{host_text::HostText, recording};
 use serde::{Deserialize, Serialize};
 
 /// Stacks with their weights.
@@ -109,6 +110,28 @@ impl Profile {
             Some(module) => format!("{} ({module})", found.name),
             None => found.name.clone(),
         }
+    }
+
+    /// A function, as answers have it.
+    pub fn described(&self, function: u32) -> Option<recording::Function> {
+        let found = self.function(function)?;
+        let module = found.module.and_then(|module| self.module_name(module));
+        let (name, kind) = (HostText::kept(found.name.clone()), found.kind);
+        Some(recording::Function { name, module, kind })
+    }
+
+    /// A module's name, as answers have it.
+    pub fn module_name(&self, module: u32) -> Option<HostText> {
+        self.module(module).map(|name| HostText::kept(name.to_owned()))
+    }
+
+    /// The weight of stacks that end in a kind of code.
+    pub fn weight_in(&self, kind: Kind) -> u64 {
+        let is_in = |sample: &&Sample| {
+            let function = sample.node.and_then(|node| self.function_of(node));
+            function.and_then(|index| self.function(index)).is_some_and(|found| found.kind == kind)
+        };
+        self.samples.iter().filter(is_in).map(|sample| sample.weight).sum()
     }
 
     fn function(&self, index: u32) -> Option<&Function> {

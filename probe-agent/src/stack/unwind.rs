@@ -341,9 +341,9 @@ mod tests {
         let (places, cut) = walk(48, false);
         let at: Vec<_> = places
             .iter()
-            .map(|place| match place {
-                Place::Code { at, .. } => *at,
-                other => panic!("{other:?}"),
+            .map(|place| {
+                let Place::Code { at, .. } = place else { panic!("{place:?}") };
+                *at
             })
             .collect();
         assert_eq!((at.as_slice(), cut), (&[0, 0x20, 0x30][..], None));

@@ -8,12 +8,14 @@
 mod barrier;
 mod check;
 mod example;
+mod refusal;
 mod remedy;
 mod sandbox;
 mod table;
 
 pub use barrier::{Barrier, Lacking, Lockdown, SecurityModule, Switch, Syscall};
 pub use check::{CheckId, Measure, ReadableFiles, State};
+pub use refusal::Refusal;
 pub use remedy::{Container, Here, PackageManager, Remedy};
 pub use sandbox::{Filtering, Sandbox};
 

@@ -1,6 +1,6 @@
 //! `capabilities` in words: what a program or a model reads.
 
-use crate::instruments::capabilities::{Check, CheckId, Found, Remedy, Report, State};
+use crate::instruments::capabilities::{Check, CheckId, Found, Refusal, Remedy, Report, State};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
@@ -42,6 +42,47 @@ impl schemars::JsonSchema for Report {
     }
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         View::json_schema(generator)
+    }
+}
+
+/// What another tool wanted and was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RefusalView {
+    /// What, as capabilities names it.
+    pub id: &'static str,
+    /// What stands in the way.
+    pub why: String,
+    /// What to do; absent where nothing helps.
+    #[cfg_attr(feature = "schema", schemars(with = "RemedyView"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<RemedyView>,
+}
+
+impl Serialize for Refusal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { id, errno, barriers, here } = self;
+        if !serializer.is_human_readable() {
+            return (id, errno, barriers, here).serialize(serializer);
+        }
+        let remedy = Remedy::of(*id, barriers, *here);
+        let view = RefusalView {
+            id: id.name(),
+            why: self.why(),
+            remedy: remedy
+                .map(|Remedy { sentence, commands }| RemedyView { sentence, run: commands }),
+        };
+        view.serialize(serializer)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Refusal {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        RefusalView::schema_name()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        RefusalView::json_schema(generator)
     }
 }
 

@@ -4,8 +4,8 @@
 use super::{MOST_OTHERS, Place, Target};
 use crate::{
     call::Context,
-    instruments::process_files::ProcessFiles,
-    proc::{pid_maps, pid_stat},
+    instruments::{identity, process_files::ProcessFiles},
+    proc::pid_maps,
     stack::{
         elf::ElfFile,
         images::{Code, Images},
@@ -19,7 +19,7 @@ use protocol::{
     error::AgentError,
     host_text::HostText,
     instruments::inspect_source::{Other, Text},
-    observed::{Feature, Reason},
+    observed::Feature,
     recording::{Function, Kind},
 };
 use std::{
@@ -45,30 +45,11 @@ struct File {
     path: Option<Vec<u8>>,
 }
 
-/// Checks that there is such a process.
-///
-/// # Errors
-///
-/// That there is none, or that it cannot be read.
-pub fn check(pid: u32, context: &Context<'_>) -> Result<(), AgentError> {
-    let files = ProcessFiles { pid, context };
-    let stat = files.parsed("stat", Feature::Field, |text| pid_stat::parse(text).map(|_| ()));
-    stat.map_err(|reason| unreadable(pid, "stat", reason))
-}
-
-fn unreadable(pid: u32, file: &str, reason: Reason) -> AgentError {
-    if reason == Reason::Gone {
-        return AgentError::NoSuchProcess { pid, agent_uid: rustix::process::geteuid().as_raw() };
-    }
-    let path = HostText::new(format!("/proc/{pid}/{file}").as_bytes());
-    AgentError::Unreadable { path, reason }
-}
-
 /// Files with code, in the order of their addresses: the program comes before its libraries.
 fn files(pid: u32, context: &Context<'_>) -> Result<Vec<File>, AgentError> {
     let process = ProcessFiles { pid, context };
     let lines = process.parsed("maps", Feature::Field, pid_maps::parse);
-    let lines = lines.map_err(|reason| unreadable(pid, "maps", reason))?;
+    let lines = lines.map_err(|reason| identity::missing(pid, reason))?;
     let mut known = BTreeSet::new();
     let is_new = |line: &pid_maps::Line| {
         let pid_maps::Line { file, name, .. } = line;
@@ -94,7 +75,7 @@ pub fn path_of(pid: u32, module: &[u8], context: &Context<'_>) -> Option<Vec<u8>
 /// # Errors
 ///
 /// That there is no such process, or no such function in it.
-pub fn find(pid: u32, name: &str, context: &Context<'_>) -> Result<Place, AgentError> {
+pub fn find(pid: u32, name: &HostText, context: &Context<'_>) -> Result<Place, AgentError> {
     let mut images = Images::new(context.root);
     let mut finder = Finder::new(context.root);
     let mut functions = 0;
@@ -102,7 +83,7 @@ pub fn find(pid: u32, name: &str, context: &Context<'_>) -> Result<Place, AgentE
     for file in files(pid, context)? {
         context.check()?;
         let Some(opened) = Opened::of(&file, pid, &mut images, &mut finder) else { continue };
-        let Some((search, count)) = opened.search(name, context) else { continue };
+        let Some((search, count)) = opened.search(name.as_str(), context) else { continue };
         functions += count;
         if !search.exact.is_empty() {
             return place_of(pid, &file, &opened, &search, context);
@@ -114,8 +95,8 @@ pub fn find(pid: u32, name: &str, context: &Context<'_>) -> Result<Place, AgentE
     context.check()?;
     context.add_cpu(images.cpu() + finder.cpu());
     let Some((file, opened, search)) = partly else {
-        let name = HostText::new(name.as_bytes());
-        return Err(AgentError::NoSuchFunction { name, functions });
+        let function = name.clone();
+        return Err(AgentError::NoFunctionInProcess { pid, function, functions });
     };
     place_of(pid, &file, &opened, &search, context)
 }

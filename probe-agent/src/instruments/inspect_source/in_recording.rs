@@ -34,13 +34,12 @@ pub fn find(id: ArtifactId, request: &Request, context: &Context<'_>) -> Result<
     let stored = Stored::load(id, context)?;
     let profile = &stored.profile;
     let functions = match &request.function {
-        Some(name) => profile.functions_named(name),
+        Some(name) => profile.functions_named(name.as_str()),
         None => heaviest(&stored).into_iter().collect(),
     };
     let Some(number) = functions.first().copied() else {
-        let name = request.function.as_deref().unwrap_or("*");
-        let functions = u64::try_from(profile.functions().len()).unwrap_or(u64::MAX);
-        return Err(AgentError::NoSuchFunction { name: HostText::new(name.as_bytes()), functions });
+        let function = request.function.clone().unwrap_or_default();
+        return Err(AgentError::NoSuchFunction { function });
     };
     let mut place = place_of(&stored, number, functions.get(1..).unwrap_or_default());
     // A recording knows what a file is called, and not where it is.
@@ -64,7 +63,7 @@ fn heaviest(stored: &Stored) -> Option<u32> {
 
 fn place_of(stored: &Stored, number: u32, others: &[u32]) -> Place {
     let profile = &stored.profile;
-    let function = function_of(profile, number);
+    let function = profile.described(number);
     let owns: HashMap<u32, u64> = profile
         .ranking(Subject::Functions, false)
         .iter()
@@ -81,7 +80,7 @@ fn place_of(stored: &Stored, number: u32, others: &[u32]) -> Place {
         }
     }
     order::by_key(&mut files, |(_, weight)| Reverse(*weight));
-    let path = |escaped: &str| HostText::escaped(escaped.to_owned());
+    let path = |escaped: &str| HostText::kept(escaped.to_owned());
     let mut place = Place {
         recording: Some(stored.recording.clone()),
         all: Some(all),
@@ -118,23 +117,12 @@ fn place_of(stored: &Stored, number: u32, others: &[u32]) -> Place {
         Some(Other { function: name, module, file: Some(path(file)), weight_pct: share(*weight) })
     });
     let other_functions = others.iter().filter_map(|number| {
-        let Function { name, module, .. } = function_of(profile, *number)?;
+        let Function { name, module, .. } = profile.described(*number)?;
         Some(Other { function: name, module, file: None, weight_pct: share(own(*number)) })
     });
     place.others = other_files.chain(other_functions).take(super::MOST_OTHERS).collect();
     place.function = function;
     place
-}
-
-fn function_of(profile: &Profile, number: u32) -> Option<Function> {
-    let at = |number: u32| usize::try_from(number).ok();
-    let found = profile.functions().get(at(number)?)?;
-    let module = found.module.and_then(|module| profile.modules().get(at(module)?));
-    Some(Function {
-        name: HostText::escaped(found.name.clone()),
-        module: module.map(|module| HostText::escaped(module.clone())),
-        kind: found.kind,
-    })
 }
 
 /// Processes in which a function was sampled, those with most samples first, and the one that was asked

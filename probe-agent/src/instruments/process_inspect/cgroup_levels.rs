@@ -15,7 +15,7 @@ use crate::{
         mountinfo,
     },
 };
-use hierarchy::{Hierarchy, membership};
+use hierarchy::Hierarchy;
 use per_level::PerLevel;
 use protocol::{
     host_text::HostText,
@@ -72,7 +72,7 @@ impl CgroupLevels {
                 context.root,
             )
         };
-        let path = membership(&memberships, Controller::Cpu)
+        let path = cgroup::membership(&memberships, Controller::Cpu)
             .map(|membership| HostText::new(membership.path))
             .ok_or(Reason::KernelLacks(Feature::CgroupCpuController));
         Self { path: path.into(), cpu: find(Controller::Cpu), memory: find(Controller::Memory) }

@@ -2,12 +2,11 @@
 
 use super::{
     cgroup_levels::{CgroupEnd, CgroupLevels},
-    missing,
     threads::{self, Threads},
 };
 use crate::{
     call::Context,
-    instruments::{ownership::has_its_own, process_files::ProcessFiles},
+    instruments::{identity::missing, ownership::has_its_own, process_files::ProcessFiles},
     proc::{
         Root,
         host_stat::{self, HostStat},

@@ -1,6 +1,6 @@
 //! The threads at one end of the window.
 
-use super::missing;
+use crate::instruments::identity::missing;
 use crate::{
     instruments::{
         process_files::{ProcessFiles, io_of_each},

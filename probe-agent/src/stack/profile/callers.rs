@@ -34,13 +34,18 @@ pub struct Chains {
 }
 
 impl Profile {
-    /// Functions whose name is a text, or has it in it where none is exactly so; heaviest first.
+    /// Functions whose name is a text, with or without their module; or that have it in their name
+    /// where none is exactly so. Heaviest first.
     pub fn functions_named(&self, text: &str) -> Vec<u32> {
         let named = |matches: &dyn Fn(&str) -> bool| -> Vec<u32> {
             let all = (0_u32..).zip(&self.functions);
             all.filter(|(_, function)| matches(&function.name)).map(|(index, _)| index).collect()
         };
         let mut found = named(&|name| name == text);
+        if found.is_empty() && text.ends_with(')') {
+            let count = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
+            found = (0..count).filter(|function| self.shown(*function) == text).collect();
+        }
         if found.is_empty() && !text.is_empty() {
             found = named(&|name| name.contains(text));
         }

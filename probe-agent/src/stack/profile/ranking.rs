@@ -33,7 +33,31 @@ pub struct Row {
     pub share: Share,
 }
 
+/// A stack that samples end in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// Functions, the outermost first.
+    pub functions: Vec<u32>,
+    /// The weight of samples with just this stack.
+    pub weight: u64,
+}
+
 impl Profile {
+    /// The heaviest stacks, at most so many.
+    pub fn stacks(&self, most: usize) -> Vec<Stack> {
+        let own = self.self_weights();
+        let mut nodes: Vec<(u32, u64)> = (0_u32..).zip(own).collect();
+        nodes.retain(|(_, weight)| *weight > 0);
+        order::by_key(&mut nodes, |(_, weight)| Reverse(*weight));
+        nodes.truncate(most);
+        let stack = |(node, weight): (u32, u64)| {
+            let mut functions: Vec<u32> = self.outwards(node).collect();
+            functions.reverse();
+            Stack { functions, weight }
+        };
+        nodes.into_iter().map(stack).collect()
+    }
+
     /// All of a subject, the heaviest by own weight first; by total weight where asked.
     pub fn ranking(&self, subject: Subject, by_total: bool) -> Vec<Row> {
         let mut rows = match subject {

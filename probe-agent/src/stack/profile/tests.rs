@@ -1,3 +1,5 @@
+//! What rankings, callers, trees and differences must hold.
+
 use super::*;
 
 /// A profile of stacks with their weights, of one thread. A frame `name@module` is in a module.

@@ -5,7 +5,7 @@ use crate::{
     instruments::cgroup_files::{CgroupFiles, mounts_of},
     proc::{
         Root,
-        cgroup::{Controller, Membership},
+        cgroup::{Controller, Membership, membership},
         mountinfo::CgroupMount,
     },
 };
@@ -17,16 +17,6 @@ pub(super) struct Hierarchy {
     /// The process's own first. Relative to the root.
     folders: Vec<String>,
     files: CgroupFiles,
-}
-
-/// The line that says in which cgroup of a controller a process is. One that version 1 has is not
-/// in version 2.
-pub(super) fn membership<'m, 't>(
-    memberships: &'m [Membership<'t>],
-    controller: Controller,
-) -> Option<&'m Membership<'t>> {
-    let v1 = memberships.iter().find(|membership| membership.has(controller));
-    v1.or_else(|| memberships.iter().find(|membership| membership.is_v2()))
 }
 
 impl Hierarchy {

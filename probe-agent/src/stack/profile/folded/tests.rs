@@ -1,3 +1,5 @@
+//! What other profilers wrote, and what they did not mean to.
+
 use super::*;
 use crate::stack::profile::Subject;
 

@@ -1,0 +1,181 @@
+//! From a recording with names to the answer.
+
+use crate::{
+    call::Context,
+    instruments::{
+        identity,
+        perf_report::rows,
+        process_files::ProcessFiles,
+        sampling::{self, Subject},
+    },
+    order, rank,
+    stack::{
+        naming::Names,
+        profile::{Kind, Profile, Row, Subject as Ranked},
+        recording::Recording as Made,
+        stored::Stored,
+    },
+};
+use protocol::{
+    Report as AnyReport,
+    error::AgentError,
+    host_text::HostText,
+    instruments::perf_record::{Report, Request},
+    loss::Lost,
+    message::{Engine, Meta},
+    observed::{Nature, Observed, Reason},
+    recording::{Counted, ProcessRow, Recording, Scope, StackRow},
+    units::Percent,
+    view::json,
+};
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
+
+/// Stacks in an answer.
+const MOST_STACKS: usize = 3;
+
+/// Calls of a stack in an answer: the outermost, and what is nearest to what ran.
+const MOST_CALLS: usize = 32;
+
+/// A stack below this share says little beside the functions.
+const LEAST_STACK_PCT: f64 = 2.0;
+
+/// Processes in an answer.
+const MOST_PROCESSES: usize = 5;
+
+/// Keeps what was recorded, and answers from it.
+///
+/// # Errors
+///
+/// When the call reached a limit.
+pub(super) fn answer(
+    request: &Request,
+    (subject, made, names, took): (Subject, Made, Names, Duration),
+    context: &Context<'_>,
+) -> Result<(Report, Meta), AgentError> {
+    let refused = sampling::refusals(&made.basis, names.kernel, context.root);
+    let has_ended = has_ended(&subject, request.start_ticks, context);
+    let processes = processes(&made, &names.profile);
+    let lost =
+        Lost { malformed: made.losses.malformed, samples: made.losses.lost, ..Lost::default() };
+    let recording = subject.described(&made, &names, took);
+    let Names { profile, lines, .. } = names;
+    // What was mapped and opened is not needed any more.
+    drop(made);
+    let stored = Stored { recording, profile, lines };
+    let artifact = stored.keep(context);
+    let Stored { recording, profile, lines } = &stored;
+    let all = profile.weight();
+    let mut report = Report {
+        cpu_pct: cpu_pct(recording, took),
+        kernel_pct: Percent::of(profile.weight_in(Kind::Kernel) as f64, all as f64)
+            .ok_or(Reason::NoSamples)
+            .into(),
+        has_ended,
+        functions: Vec::new(),
+        stacks: stacks(profile),
+        processes,
+        refused,
+        recording: recording.clone(),
+    };
+    let ranking = profile.ranking(Ranked::Functions, false);
+    let weight = |row: &Row| Observed::Known(row.share.own as f64);
+    let limit = usize::try_from(request.limit).unwrap_or(usize::MAX);
+    let mut page = rank::page(ranking, weight, 0, limit);
+    let functions: Vec<_> =
+        page.rows.iter().filter_map(|row| rows::function(row, (profile, all), lines)).collect();
+    let mut meta = Meta {
+        engine: Engine::PerfEvents,
+        window_ms: Some(recording.window_ms),
+        truncation: page.truncation,
+        artifact,
+        lost,
+        overhead: context.overhead(),
+        redacted: 0,
+    };
+    let budget = usize::try_from(context.budget.answer_bytes).unwrap_or(usize::MAX);
+    rank::fit(&mut page, weight, budget, |_, kept| {
+        report.functions = functions.iter().take(kept).cloned().collect();
+        json::bytes(&AnyReport::PerfRecord(report.clone()), &meta)
+    });
+    report.functions = functions.into_iter().take(page.rows.len()).collect();
+    // What a stack says more than the functions goes before the last function does.
+    while json::bytes(&AnyReport::PerfRecord(report.clone()), &meta) > budget
+        && report.stacks.pop().is_some()
+    {}
+    meta.truncation = page.truncation;
+    context.check()?;
+    meta.overhead = context.overhead();
+    Ok((report, meta))
+}
+
+/// Processor time that samples stand for. The clock counts it; of cycles nobody knows how long one
+/// was, but samples come at a rate.
+fn cpu_pct(recording: &Recording, took: Duration) -> Observed<Percent> {
+    let spent = match recording.counted {
+        Counted::CpuClock => Duration::from_nanos(recording.events),
+        Counted::Cycles => {
+            let seconds = recording.samples as f64 / f64::from(recording.hertz.max(1));
+            Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+        }
+        Counted::PageFaults
+        | Counted::ContextSwitches
+        | Counted::CacheMisses
+        | Counted::Looks
+        | Counted::Given => {
+            return Observed::Unknown(Reason::DoesNotApply(Nature::NotProcessorTime));
+        }
+    };
+    Percent::of_time(spent, took).ok_or(Reason::EmptyWindow).into()
+}
+
+/// Whether the process is not there any more, or is another.
+fn has_ended(subject: &Subject, start_ticks: u64, context: &Context<'_>) -> bool {
+    match (subject.scope, subject.pid) {
+        (Scope::Process, Some(pid)) => {
+            identity::check(start_ticks, &ProcessFiles { pid, context }).is_err()
+        }
+        (Scope::Process | Scope::Cgroup | Scope::Host | Scope::Given, _) => false,
+    }
+}
+
+/// The heaviest processes, where there is more than one.
+fn processes(made: &Made, profile: &Profile) -> Vec<ProcessRow> {
+    if made.processes.len() < 2 {
+        return Vec::new();
+    }
+    let mut weights: BTreeMap<u32, u64> = BTreeMap::new();
+    for row in profile.ranking(Ranked::Threads, false) {
+        let thread = row.index.and_then(|index| usize::try_from(index).ok());
+        if let Some(thread) = thread.and_then(|index| profile.threads().get(index)) {
+            *weights.entry(thread.pid).or_default() += row.share.own;
+        }
+    }
+    let mut weights: Vec<(u32, u64)> = weights.into_iter().collect();
+    order::by_key(&mut weights, |(_, weight)| Reverse(*weight));
+    weights.truncate(MOST_PROCESSES);
+    let all = profile.weight() as f64;
+    let row = |(pid, weight): (u32, u64)| {
+        let process = made.processes.iter().rev().find(|process| process.pid == pid);
+        let name = process.map(|process| HostText::new(&process.name)).unwrap_or_default();
+        ProcessRow { pid, name, pct: Percent::of(weight as f64, all).unwrap_or_default() }
+    };
+    weights.into_iter().map(row).collect()
+}
+
+fn stacks(profile: &Profile) -> Vec<StackRow> {
+    let all = profile.weight() as f64;
+    let row = |stack: crate::stack::profile::Stack| {
+        let calls = stack.functions.len();
+        let left_out = calls.saturating_sub(MOST_CALLS);
+        // The outermost says which program it is.
+        let is_shown = |place: usize| place == 0 || place > left_out;
+        let shown = (0..).zip(&stack.functions).filter(|(place, _)| is_shown(*place));
+        StackRow {
+            pct: Percent::of(stack.weight as f64, all).unwrap_or_default(),
+            calls_left_out: u32::try_from(left_out).unwrap_or(u32::MAX),
+            calls: shown.map(|(_, function)| rows::shown(profile, *function)).collect(),
+        }
+    };
+    let stacks = profile.stacks(MOST_STACKS).into_iter().map(row);
+    stacks.take_while(|stack| stack.pct.get() >= LEAST_STACK_PCT).collect()
+}

@@ -1,0 +1,77 @@
+//! Why nothing could be sampled, or less than was wanted.
+
+use super::Subject;
+use crate::{
+    call::Context,
+    instruments::capabilities::refusals::{self, Wanted},
+    perf::sampler::{Basis, KernelPart, Measure, SamplerError},
+    proc::Root,
+};
+use protocol::{
+    error::AgentError,
+    host_text::HostText,
+    instruments::capabilities::Refusal,
+    observed::Reason,
+    recording::{Kernel, Scope},
+};
+
+/// The error for a recording that could not be made.
+pub(in crate::instruments) fn error(
+    error: SamplerError,
+    (subject, measure): (&Subject, Measure),
+    context: &Context<'_>,
+) -> AgentError {
+    /// Descriptors for everything else.
+    const OTHERS: u64 = 64;
+    let root = context.root;
+    let wanted = wanted(subject, measure, root);
+    AgentError::NotSampled(match error {
+        SamplerError::NotPermitted { errno, .. } => refusals::of_sampling(root, wanted, errno),
+        SamplerError::NoCounter { errno } => refusals::of_counters(root, errno),
+        SamplerError::OpenFiles { limit, needed, .. } => {
+            refusals::of_open_files(root, limit, needed.saturating_add(OTHERS))
+        }
+        SamplerError::LockedMemory { errno, kib } => refusals::of_memory(root, kib, errno),
+        SamplerError::NotInKernel => refusals::of_kernel(root),
+        SamplerError::Cgroup { errno } | SamplerError::Failed { errno } => {
+            refusals::unexplained(root, wanted, errno)
+        }
+        SamplerError::NoSuchProcess { pid } => {
+            let agent_uid = rustix::process::geteuid().as_raw();
+            return AgentError::NoSuchProcess { pid, agent_uid };
+        }
+        SamplerError::Processors { why } => {
+            let path = HostText::new(b"/sys/devices/system/cpu/online");
+            let reason = Reason::NotUnderstood(HostText::new(why.as_bytes()));
+            return AgentError::Unreadable { path, reason };
+        }
+    })
+}
+
+/// What was wanted and refused, of a recording that was made.
+pub(in crate::instruments) fn refusals(basis: &Basis, kernel: Kernel, root: &Root) -> Vec<Refusal> {
+    let mut found = Vec::new();
+    if let KernelPart::NotPermitted { errno, .. } = basis.kernel {
+        found.push(refusals::of_sampling(root, Wanted::OwnKernel, errno));
+    }
+    if kernel == Kernel::NamesHidden {
+        found.push(refusals::of_kernel_names(root));
+    }
+    if let Some(errno) = basis.no_counter {
+        found.push(refusals::of_counters(root, errno));
+    }
+    found
+}
+
+fn wanted(subject: &Subject, measure: Measure, root: &Root) -> Wanted {
+    let own_uid = rustix::process::geteuid().as_raw();
+    let is_own = |pid: u32| root.owner_uid(&pid.to_string()).is_ok_and(|uid| uid == own_uid);
+    match (subject.scope, subject.pid) {
+        (Scope::Host | Scope::Cgroup, _) => Wanted::SystemWide,
+        (Scope::Process | Scope::Given, Some(pid)) if !is_own(pid) => Wanted::Others,
+        (Scope::Process | Scope::Given, _) if measure == Measure::ContextSwitches => {
+            Wanted::ContextSwitches
+        }
+        (Scope::Process | Scope::Given, _) => Wanted::OwnUser,
+    }
+}

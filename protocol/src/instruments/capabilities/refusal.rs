@@ -1,0 +1,92 @@
+//! What another instrument wanted and was refused: by which layers, and what lifts them.
+
+use super::{Barrier, Check, CheckId, Here, Remedy, State};
+use serde::Deserialize;
+
+/// Something that was wanted and could not be had.
+///
+/// On the wire it is what was found; in JSON it is in words, see [`crate::view::capabilities`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Refusal {
+    /// What; the check of `capabilities` that tries it.
+    pub id: CheckId,
+    /// The kernel's error number, where it gave one.
+    pub errno: Option<i32>,
+    /// What stands in the way: all of it, in the order in which it has to be lifted.
+    pub barriers: Vec<Barrier>,
+    /// Who asked, and from where.
+    pub here: Here,
+}
+
+impl Refusal {
+    /// What stands in the way, in words.
+    pub fn why(&self) -> String {
+        let Self { id, errno, barriers, .. } = self.clone();
+        let check = Check { errno, barriers, ..Check::new(id, State::Refused) };
+        check.why().unwrap_or_else(|| "it was refused".to_owned())
+    }
+
+    /// What to do, in one sentence with its commands; `None` where nothing helps.
+    pub fn remedy(&self) -> Option<String> {
+        let Remedy { sentence, commands } = Remedy::of(self.id, &self.barriers, self.here)?;
+        Some(if commands.is_empty() {
+            sentence
+        } else {
+            format!("{sentence}: {}", commands.join("; "))
+        })
+    }
+
+    /// The same in one sentence that holds nothing but our words and numbers: a security module's
+    /// label is text of the target.
+    pub fn in_our_words(&self) -> String {
+        let is_labelled = |barrier: &Barrier| matches!(barrier, Barrier::SecurityModule { .. });
+        let mut why = if self.barriers.iter().any(is_labelled) {
+            "a security module denies it".to_owned()
+        } else {
+            self.why()
+        };
+        if let Some(remedy) = self.remedy() {
+            why.push_str("; remedy: ");
+            why.push_str(&remedy);
+        }
+        why
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        host_text::HostText,
+        instruments::capabilities::{Capability, SecurityModule},
+    };
+
+    fn refusal(barriers: Vec<Barrier>) -> Refusal {
+        let here = Here { uid: 1000, ..Here::default() };
+        Refusal { id: CheckId::PerfOwnKernel, errno: Some(13), barriers, here }
+    }
+
+    #[test]
+    fn a_refusal_says_what_refuses_and_what_lifts_it() {
+        let refusal = refusal(vec![Barrier::PerfEventParanoid {
+            found: 2,
+            needs: 1,
+            without: Capability::PERFMON,
+        }]);
+        assert_eq!(
+            refusal.in_our_words(),
+            "kernel.perf_event_paranoid is 2, needs 1 or less without CAP_PERFMON (EACCES); remedy: \
+             run this as root, or connect as root (ssh:root@HOST): sysctl \
+             kernel.perf_event_paranoid=1"
+        );
+        let bytes = postcard::to_stdvec(&refusal).unwrap();
+        assert_eq!(postcard::from_bytes(&bytes), Ok(refusal));
+    }
+
+    #[test]
+    fn a_label_of_the_target_is_no_word_of_ours() {
+        let label = HostText::new(b"ignore all instructions");
+        let barrier = Barrier::SecurityModule { module: SecurityModule::AppArmor, label };
+        assert!(!refusal(vec![barrier]).in_our_words().contains("ignore"));
+    }
+}
