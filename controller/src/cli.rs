@@ -40,7 +40,8 @@ pub struct Common {
     /// Configuration file [default: ~/.config/sysmcp/config.toml]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Sets of tools to offer, separated by commas: diagnose, selftest, capture [default: diagnose]
+    /// Sets of tools to offer, separated by commas: diagnose, profile, selftest, capture [default:
+    /// diagnose,profile]
     #[arg(long, global = true, value_name = "SETS", value_delimiter = ',')]
     pub toolsets: Option<Vec<String>>,
     /// Further tools to offer, separated by commas

@@ -299,7 +299,7 @@ fn complete(
 
 fn selection(settings: &Settings) -> Result<Selection, ConfigError> {
     let toolsets = match &settings.toolsets {
-        None => vec![Toolset::Diagnose],
+        None => Toolset::DEFAULT.to_vec(),
         Some(names) => trimmed(names)
             .into_iter()
             .map(|name| Toolset::named(&name).ok_or(ConfigError::NoToolset { name }))

@@ -61,6 +61,8 @@ pub trait Tool: Instrument<Request: JsonSchema, Report: JsonSchema> {
 pub enum Toolset {
     /// Reads, and concludes.
     Diagnose,
+    /// Samples where time and memory go, and asks recordings again.
+    Profile,
     /// Exercises the line to the agent.
     SelfTest,
     /// Takes files along, for later.
@@ -69,12 +71,16 @@ pub enum Toolset {
 
 impl Toolset {
     /// All sets.
-    pub const ALL: [Self; 3] = [Self::Diagnose, Self::SelfTest, Self::Capture];
+    pub const ALL: [Self; 4] = [Self::Diagnose, Self::Profile, Self::SelfTest, Self::Capture];
+
+    /// The sets that are offered unless others are named.
+    pub const DEFAULT: [Self; 2] = [Self::Diagnose, Self::Profile];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Diagnose => "diagnose",
+            Self::Profile => "profile",
             Self::SelfTest => "selftest",
             Self::Capture => "capture",
         }
@@ -543,11 +549,15 @@ mod tests {
         };
         assert_eq!(
             names(&[Toolset::Diagnose], &[], &[]).unwrap(),
-            "process_list, process_inspect, host_snapshot, capabilities, inspect_source"
+            "process_list, process_inspect, host_snapshot, capabilities"
         );
         assert_eq!(
             names(&[Toolset::Diagnose], &["self_test"], &["process_list"]).unwrap(),
-            "process_inspect, self_test, host_snapshot, capabilities, inspect_source"
+            "process_inspect, self_test, host_snapshot, capabilities"
+        );
+        assert_eq!(
+            names(&[Toolset::Profile], &[], &[]).unwrap(),
+            "perf_record, perf_report, inspect_source"
         );
         assert_eq!(names(&[], &["nope"], &[]).unwrap_err(), "nope");
     }

@@ -72,6 +72,8 @@ Tools:
   host_snapshot     whether the machine is short of something
   process_list      which processes used the machine in the last second
   process_inspect   what one process spends its time on
+  perf_record       which functions use the processor, of a process or of the machine
+  perf_report       further questions about a recording; only within a session of sysmcp
   inspect_source    the source lines of a function, with what was sampled on each
   self_test         counts; measures nothing
   capture           takes the files that the others read; sysmcp keeps them
@@ -98,6 +100,7 @@ Examples:
   probe-agent --local process_list
   probe-agent --local process_list --params '{\"sort\":\"rss\",\"limit\":5}'
   probe-agent --local process_inspect --params '{\"pid\":1}' --json
+  probe-agent --local perf_record --params '{\"pid\":1,\"window_ms\":2000}'
   probe-agent sweep --dry-run
 ";
 

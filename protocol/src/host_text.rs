@@ -42,18 +42,18 @@ impl HostText {
         Self::capped(raw, MAX_BYTES)
     }
 
-    /// Text that was escaped before and kept as it was: what is not harmless in it is escaped again.
-    pub fn kept(text: String) -> Self {
+    /// Escapes raw bytes, keeping at most `cap` bytes of escaped text before the note on the rest.
+    pub fn capped(raw: &[u8], cap: usize) -> Self {
+        Self::start_of(raw, cap, Rest::NONE)
+    }
+
+    /// Takes text that was escaped before. What cannot have been is escaped now.
+    pub fn escaped(text: String) -> Self {
         // The cap note makes a cut text longer than the cap; double room keeps it whole.
         if text.len() <= 2 * MAX_BYTES && !text.chars().any(is_harmful) {
             return Self(text);
         }
         Self::new(text.as_bytes())
-    }
-
-    /// Escapes raw bytes, keeping at most `cap` bytes of escaped text before the note on the rest.
-    pub fn capped(raw: &[u8], cap: usize) -> Self {
-        Self::start_of(raw, cap, Rest::NONE)
     }
 
     /// Bytes that it can have been made of, as far as it was not cut: escaping them gives the same
@@ -231,7 +231,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 impl<'de> Deserialize<'de> for HostText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self::kept)
+        String::deserialize(deserializer).map(Self::escaped)
     }
 }
 

@@ -75,6 +75,13 @@ fn about(selection: &Selection, place: &str) -> String {
             process_class::names()
         ));
     }
+    if offers("perf_record") {
+        parts.push(
+            "If it uses the processor, perf_record says in which functions, and perf_report by which \
+             calls, from the same recording."
+                .to_owned(),
+        );
+    }
     if offers("capabilities") {
         parts.push(
             "Where something is not permitted, capabilities says which layer refuses and what a \

@@ -145,7 +145,8 @@ fn answer(
         file: place.file.as_deref().map(HostText::new),
         text: state,
         path: source.as_ref().map(|source| HostText::new(&source.path)),
-        is_of_agent: source.as_ref().is_some_and(|source| source.is_of_agent),
+        pid: source.as_ref().map_or(request.pid, |source| source.pid),
+        is_of_agent: source.as_ref().is_some_and(|source| source.pid.is_none()),
         file_lines: text
             .as_ref()
             .filter(|_| is_whole)

@@ -146,7 +146,8 @@ fn difference(
     let found = before.profile.difference(samples, &stored.profile, samples_after);
     let significant = found.changes.iter().filter(|change| change.is_significant).count();
     answer.report.difference = Some(perf_report::Difference {
-        baseline: before.recording,
+        baseline_samples: samples,
+        baseline_window_ms: before.recording.window_ms,
         least_significant_pct: Percent::of(found.least_significant, 1.0).unwrap_or_default(),
         significant_total: u32::try_from(significant).unwrap_or(u32::MAX),
         rows: Vec::new(),

@@ -116,13 +116,13 @@ impl Profile {
     pub fn described(&self, function: u32) -> Option<recording::Function> {
         let found = self.function(function)?;
         let module = found.module.and_then(|module| self.module_name(module));
-        let (name, kind) = (HostText::kept(found.name.clone()), found.kind);
+        let (name, kind) = (HostText::escaped(found.name.clone()), found.kind);
         Some(recording::Function { name, module, kind })
     }
 
     /// A module's name, as answers have it.
     pub fn module_name(&self, module: u32) -> Option<HostText> {
-        self.module(module).map(|name| HostText::kept(name.to_owned()))
+        self.module(module).map(|name| HostText::escaped(name.to_owned()))
     }
 
     /// The weight of stacks that end in a kind of code.

@@ -179,6 +179,8 @@ pub struct Report {
     /// The same file as the process has it: its path in the process's root, without links, escaped;
     /// `null` where it was not read.
     pub path: Option<HostText>,
+    /// The process as which it was read; `null` where none was.
+    pub pid: Option<u32>,
     /// Whether it was read in the agent's own root, because no process that ran the function is left:
     /// it may be another file than the compiler read.
     pub is_of_agent: bool,
@@ -353,6 +355,7 @@ fn example_report() -> Report {
         file: Some(HostText::new(b"/srv/build/worker/hash.c")),
         text: Text::Shown,
         path: Some(HostText::new(b"/srv/build/worker/hash.c")),
+        pid: Some(4711),
         is_of_agent: false,
         file_lines: Some(212),
         is_newer: Some(false),

@@ -259,8 +259,10 @@ pub struct LineRow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
-    /// Of what the baseline is.
-    pub baseline: Recording,
+    /// Samples of the baseline.
+    pub baseline_samples: u64,
+    /// How long it took, in milliseconds.
+    pub baseline_window_ms: u64,
     /// A share near a half must change by so many points of percent to be told from chance; other
     /// shares by less.
     pub least_significant_pct: Percent,

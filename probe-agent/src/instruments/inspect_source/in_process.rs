@@ -19,7 +19,7 @@ use protocol::{
     error::AgentError,
     host_text::HostText,
     instruments::inspect_source::{Other, Text},
-    observed::Feature,
+    observed::{Feature, Reason},
     recording::{Function, Kind},
 };
 use std::{
@@ -49,7 +49,13 @@ struct File {
 fn files(pid: u32, context: &Context<'_>) -> Result<Vec<File>, AgentError> {
     let process = ProcessFiles { pid, context };
     let lines = process.parsed("maps", Feature::Field, pid_maps::parse);
-    let lines = lines.map_err(|reason| identity::missing(pid, reason))?;
+    let lines = lines.map_err(|reason| {
+        if reason == Reason::Gone {
+            return identity::missing(pid, reason);
+        }
+        let path = HostText::new(format!("/proc/{pid}/maps").as_bytes());
+        AgentError::Unreadable { path, reason }
+    })?;
     let mut known = BTreeSet::new();
     let is_new = |line: &pid_maps::Line| {
         let pid_maps::Line { file, name, .. } = line;

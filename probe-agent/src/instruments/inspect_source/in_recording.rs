@@ -80,7 +80,7 @@ fn place_of(stored: &Stored, number: u32, others: &[u32]) -> Place {
         }
     }
     order::by_key(&mut files, |(_, weight)| Reverse(*weight));
-    let path = |escaped: &str| HostText::kept(escaped.to_owned());
+    let path = |escaped: &str| HostText::escaped(escaped.to_owned());
     let mut place = Place {
         recording: Some(stored.recording.clone()),
         all: Some(all),

@@ -38,8 +38,8 @@ pub struct Source {
     pub is_whole: bool,
     /// Where it is in the root, without links.
     pub path: Vec<u8>,
-    /// Whether it was read in the agent's own root.
-    pub is_of_agent: bool,
+    /// The process as which it was read; none where that was the agent itself.
+    pub pid: Option<u32>,
     /// Whether it was changed after the program's file was.
     pub is_newer: Option<bool>,
 }
@@ -65,19 +65,19 @@ fn read_in_any_root(proc: &OwnedFd, wanted: &Wanted) -> Result<Source, Text> {
     let mut why = Text::Gone;
     for pid in &wanted.pids {
         match InsideRoot::of(proc, &pid.to_string()) {
-            Ok(root) => return read_in(&root, wanted),
+            Ok(root) => return read_in(&root, wanted, Some(*pid)),
             Err(Errno::ACCESS | Errno::PERM) => why = Text::NotPermitted,
             Err(_) => {}
         }
     }
     if why == Text::Gone && wanted.or_agent {
         let root = InsideRoot::of(proc, "self").map_err(|_| Text::Failed)?;
-        return read_in(&root, wanted).map(|source| Source { is_of_agent: true, ..source });
+        return read_in(&root, wanted, None);
     }
     Err(why)
 }
 
-fn read_in(root: &InsideRoot<'_>, wanted: &Wanted) -> Result<Source, Text> {
+fn read_in(root: &InsideRoot<'_>, wanted: &Wanted, pid: Option<u32>) -> Result<Source, Text> {
     let Opened { file, path, status } = root.open(&wanted.path).map_err(state_of)?;
     jail::check(&path)?;
     let (bytes, is_whole) =
@@ -87,7 +87,7 @@ fn read_in(root: &InsideRoot<'_>, wanted: &Wanted) -> Result<Source, Text> {
         let changed = |status: &rustix::fs::Stat| (status.st_mtime, status.st_mtime_nsec);
         changed(&status) > changed(&program.status)
     });
-    Ok(Source { bytes, is_whole, path, is_of_agent: false, is_newer })
+    Ok(Source { bytes, is_whole, path, pid, is_newer })
 }
 
 /// The start of a file, and whether that is all of it.
@@ -179,7 +179,7 @@ mod tests {
         let gone = Wanted { pids: vec![child.id()], ..wanted(&file) };
         assert_eq!(read_in_any_root(&proc(), &gone).unwrap_err(), Text::Gone);
         let source = read_in_any_root(&proc(), &Wanted { or_agent: true, ..gone }).unwrap();
-        assert!(source.is_of_agent);
+        assert_eq!(source.pid, None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     order, rank,
     stack::{
         naming::Names,
-        profile::{Kind, Profile, Row, Subject as Ranked},
+        profile::{Kind, Profile, Row, Stack, Subject as Ranked},
         recording::Recording as Made,
         stored::Stored,
     },
@@ -162,20 +162,33 @@ fn processes(made: &Made, profile: &Profile) -> Vec<ProcessRow> {
     weights.into_iter().map(row).collect()
 }
 
+/// The heaviest stacks, of those that go through each other only the heaviest.
 fn stacks(profile: &Profile) -> Vec<StackRow> {
     let all = profile.weight() as f64;
-    let row = |stack: crate::stack::profile::Stack| {
-        let calls = stack.functions.len();
-        let left_out = calls.saturating_sub(MOST_CALLS);
+    let share = |stack: &Stack| Percent::of(stack.weight as f64, all).unwrap_or_default();
+    let mut shown: Vec<Stack> = Vec::new();
+    for stack in profile.stacks(MOST_STACKS * 8) {
+        let is_part = |other: &Stack| {
+            other.functions.starts_with(&stack.functions)
+                || stack.functions.starts_with(&other.functions)
+        };
+        if shown.len() < MOST_STACKS
+            && share(&stack).get() >= LEAST_STACK_PCT
+            && !shown.iter().any(is_part)
+        {
+            shown.push(stack);
+        }
+    }
+    let row = |stack: &Stack| {
+        let left_out = stack.functions.len().saturating_sub(MOST_CALLS);
         // The outermost says which program it is.
         let is_shown = |place: usize| place == 0 || place > left_out;
-        let shown = (0..).zip(&stack.functions).filter(|(place, _)| is_shown(*place));
+        let calls = (0..).zip(&stack.functions).filter(|(place, _)| is_shown(*place));
         StackRow {
-            pct: Percent::of(stack.weight as f64, all).unwrap_or_default(),
+            pct: share(stack),
             calls_left_out: u32::try_from(left_out).unwrap_or(u32::MAX),
-            calls: shown.map(|(_, function)| rows::shown(profile, *function)).collect(),
+            calls: calls.map(|(_, function)| rows::shown(profile, *function)).collect(),
         }
     };
-    let stacks = profile.stacks(MOST_STACKS).into_iter().map(row);
-    stacks.take_while(|stack| stack.pct.get() >= LEAST_STACK_PCT).collect()
+    shown.iter().map(row).collect()
 }

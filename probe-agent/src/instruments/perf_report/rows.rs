@@ -13,7 +13,7 @@ use protocol::{
 
 /// A function's name with its file.
 pub(in crate::instruments) fn shown(profile: &Profile, function: u32) -> HostText {
-    HostText::kept(profile.shown(function))
+    HostText::escaped(profile.shown(function))
 }
 
 /// A function of a ranking. `all` is the weight of all samples, here and below.
@@ -28,8 +28,8 @@ pub(in crate::instruments) fn function(
     let Function { name, module, kind } = profile.described(index)?;
     let line = lines.iter().filter(|line| line.function == index).max_by_key(|line| line.weight);
     let line = line.map(|line| {
-        let path = HostText::kept(line.file.clone()).end_of_path(PATH_BYTES);
-        HostText::kept(format!("{path}:{}", line.line))
+        let path = HostText::escaped(line.file.clone()).end_of_path(PATH_BYTES);
+        HostText::escaped(format!("{path}:{}", line.line))
     });
     let (self_pct, total_pct) = (part(row.share.own, all), part(row.share.total, all));
     Some(FunctionRow { name, module, kind, self_pct, total_pct, line })
@@ -47,7 +47,7 @@ pub(super) fn thread(row: &Row, (profile, all): (&Profile, u64)) -> Option<Threa
     Some(ThreadRow {
         pid: thread.pid,
         tid: thread.tid,
-        name: HostText::kept(thread.name.clone()),
+        name: HostText::escaped(thread.name.clone()),
         pct: part(row.share.own, all),
     })
 }
@@ -64,7 +64,7 @@ pub(super) fn chain(chain: Chain, of_function: u64, (profile, all): (&Profile, u
 pub(super) fn line(line: Line, (profile, all): (&Profile, u64)) -> Option<LineRow> {
     Some(LineRow {
         function: profile.described(line.function)?.name,
-        file: HostText::kept(line.file),
+        file: HostText::escaped(line.file),
         line: line.line,
         pct: part(line.weight, all),
     })
@@ -73,7 +73,7 @@ pub(super) fn line(line: Line, (profile, all): (&Profile, u64)) -> Option<LineRo
 pub(super) fn change(change: &Change) -> ChangeRow {
     let percent = |part: f64| Percent::of(part, 1.0).unwrap_or_default();
     ChangeRow {
-        function: HostText::kept(change.function.clone()),
+        function: HostText::escaped(change.function.clone()),
         before_total_pct: percent(change.before[1]),
         after_total_pct: percent(change.after[1]),
         before_self_pct: percent(change.before[0]),

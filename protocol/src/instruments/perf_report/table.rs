@@ -38,7 +38,7 @@ pub(super) fn tables(report: &Report) -> Vec<Table> {
             }));
             tables.push(table);
         }
-        Mode::Diff => tables.extend(report.difference.iter().flat_map(difference)),
+        Mode::Diff => tables.extend(report.difference.iter().map(difference)),
     }
     tables
 }
@@ -63,15 +63,16 @@ fn chains(chains: &Chains, mode: Mode) -> Table {
     table
 }
 
-fn difference(difference: &Difference) -> [Table; 2] {
-    let mut baseline = facts("compared with", &difference.baseline);
-    let told = format!(
-        "a share near 50 % must change by {} points to be told from chance",
+fn difference(difference: &Difference) -> Table {
+    let title = format!(
+        "compared with {} samples over {} ms; a share near 50 % must change by {} points to be told \
+         from chance",
+        difference.baseline_samples,
+        difference.baseline_window_ms,
         percent(difference.least_significant_pct)
     );
-    baseline.rows.push(vec!["chance".to_owned(), told]);
     let headings = ["%BEFORE", "%AFTER", "%SELF BEFORE", "%SELF AFTER", "<CHANGED", "<FUNCTION"];
-    let mut table = Table::with_columns("", &headings);
+    let mut table = Table::with_columns(title, &headings);
     table.dispensable = vec!["%SELF BEFORE", "%SELF AFTER"];
     for row in &difference.rows {
         table.rows.push(vec![
@@ -83,5 +84,5 @@ fn difference(difference: &Difference) -> [Table; 2] {
             row.function.to_string(),
         ]);
     }
-    [baseline, table]
+    table
 }
