@@ -82,6 +82,9 @@ fn about(selection: &Selection, place: &str) -> String {
                 .to_owned(),
         );
     }
+    if offers("inspect_source") {
+        parts.push("Then inspect_source shows on which lines of the source.".to_owned());
+    }
     if offers("capabilities") {
         parts.push(
             "Where something is not permitted, capabilities says which layer refuses and what a \

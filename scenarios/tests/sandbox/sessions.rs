@@ -23,7 +23,7 @@ use serde_json::json;
 use std::{collections::BTreeSet, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 /// What a client may be offered, all of it.
-const ALL_TOOLS: [&str; 2] = ["--toolsets", "diagnose,selftest"];
+const ALL_TOOLS: [&str; 2] = ["--toolsets", "diagnose,profile,selftest"];
 
 /// Writes a record of each thread to files that begin so.
 fn strace(record: &str) -> Vec<String> {
@@ -46,18 +46,36 @@ fn is_there(check: &str) -> bool {
     is_there
 }
 
-/// Calls every tool that a client is offered, with what it has to be given: a process that is there.
+/// Calls every tool that a client is offered, with what it has to be given: a process that is there, or
+/// a recording that was made before.
 fn call_every_tool(client: &mut Client, pid: u32) {
     let list = client.request("tools/list", &json!({}), PATIENCE).unwrap();
     let tools = list["tools"].as_array().unwrap().clone();
+    let mut recording = None;
     for tool in &tools {
         let name = tool["name"].as_str().unwrap();
         let needs = tool["inputSchema"]["required"].to_string();
-        let arguments = if needs.contains("pid") { json!({"pid": pid}) } else { json!({}) };
+        let arguments = match name {
+            "perf_record" => json!({"window_ms": 500, "hertz": 499}),
+            _ if needs.contains("artifact") || name == "inspect_source" => match &recording {
+                Some(recording) => json!({"artifact": recording}),
+                None => continue,
+            },
+            _ if needs.contains("pid") => json!({"pid": pid}),
+            _ => json!({}),
+        };
         let answer = client.call(name, &arguments, PATIENCE).unwrap();
+        // Who may not sample is told who may.
+        if name == "perf_record" && answer["isError"] == true {
+            assert!(answer.to_string().contains("perf_event_paranoid"), "{name}: {answer}");
+            continue;
+        }
         assert_eq!(answer.get("isError"), Some(&json!(false)), "{name}: {answer}");
+        if name == "perf_record" {
+            recording = Some(answer["structuredContent"]["meta"]["artifact"].clone());
+        }
     }
-    assert!(tools.len() >= 5, "{} tools", tools.len());
+    assert!(tools.len() >= 8, "{} tools", tools.len());
 }
 
 /// A session from its start to its receipt, and what its record holds.
