@@ -84,7 +84,7 @@ pub struct Request {
     /// Absolute path of a source file, with `pid` and `line`; instead of `function`.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub file: Option<HostText>,
-    /// A line of `file`, counted from 1.
+    /// A line of `file`: 1-10000000.
     #[cfg_attr(feature = "schema", schemars(with = "u32", range(min = 1, max = 10_000_000)))]
     pub line: Option<u32>,
     /// Lines to show around each that matters: 1-100, default 10.
