@@ -3,8 +3,10 @@
 use crate::{
     config::{self, Settings},
     exit,
+    profile::Format,
 };
 use clap::{Args, CommandFactory as _, Parser, Subcommand, error::ErrorKind};
+use protocol::artifact::ArtifactId;
 use std::{ffi::OsString, path::PathBuf};
 
 /// Finds out why a Linux service is slow.
@@ -40,8 +42,8 @@ pub struct Common {
     /// Configuration file [default: ~/.config/sysmcp/config.toml]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Sets of tools to offer, separated by commas: diagnose, profile, selftest, capture [default:
-    /// diagnose,profile]
+    /// Sets of tools to offer, separated by commas: diagnose, selftest, capture, export [default:
+    /// diagnose]
     #[arg(long, global = true, value_name = "SETS", value_delimiter = ',')]
     pub toolsets: Option<Vec<String>>,
     /// Further tools to offer, separated by commas
@@ -102,9 +104,21 @@ pub enum Command {
         /// The tool's parameters as a JSON object
         #[arg(long, value_name = "JSON", default_value = "{}")]
         params: String,
+        /// Take one of the parameters, a text, from a file: `folded=old.folded`; `folded=-` from stdin
+        #[arg(long, value_name = "NAME=FILE")]
+        param_file: Vec<String>,
         /// Print the answer as JSON, as an AI agent would get it
         #[arg(long)]
         json: bool,
+        /// Write what was recorded as a file for another program, too
+        #[arg(long, value_name = "FORMAT", requires = "output")]
+        export: Option<Format>,
+        /// That file, for you alone
+        #[arg(long, short, value_name = "FILE", requires = "export")]
+        output: Option<PathBuf>,
+        /// Replace it if it is there
+        #[arg(long, requires = "export")]
+        force: bool,
     },
     /// Try what works on the target for this login, and print the remedy for what does not
     #[command(after_help = AFTER_PROBE_HELP)]
@@ -130,6 +144,21 @@ pub enum Command {
         /// Bytes of all files together; processes that matter less are left out to fit
         #[arg(long, value_name = "BYTES", default_value_t = 262_144)]
         max_bytes: u32,
+    },
+    /// Write a recording that a running server holds as a file for another program
+    #[command(after_help = AFTER_EXPORT_HELP)]
+    Export {
+        /// The recording's handle, as an answer names it: art- and eight hexadecimal digits
+        artifact: ArtifactId,
+        /// What to write it as
+        #[arg(long, value_name = "FORMAT")]
+        format: Format,
+        /// File to write, for you alone; - is stdout [default: -]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Replace the file if it is there
+        #[arg(long)]
+        force: bool,
     },
     /// Find what sessions left on the target, and remove it
     #[command(after_help = AFTER_SWEEP_HELP)]
@@ -241,6 +270,8 @@ Examples:
   sysmcp --target ssh:deploy@web-1 call process_list --params '{\"group_by\":\"container\"}'
   sysmcp --target ssh:deploy@web-1 call process_inspect --params '{\"pid\":4711}' --json
   sysmcp --target ssh:deploy@web-1 --target ssh:deploy@web-2 call host_snapshot
+  sysmcp call flamegraph_from_folded --param-file folded=old.folded
+  sysmcp --target ssh:deploy@web-1 call perf_record --export svg --output web-1.svg
 
 Several targets are asked at the same time, or the one that a parameter `target` names. Each answer
 is printed under the name of its target as soon as it is there, with --json as one line; nobody is
@@ -265,6 +296,20 @@ Examples:
 The files are those that the tools read, as they were at both ends of the window. Secrets are taken
 out on the target; people, hosts, addresses and ids stand for others. Names of programs, services and
 disks stay. Look through the folder before you give it to others.";
+
+const AFTER_EXPORT_HELP: &str = "\
+Examples:
+  sysmcp export art-0badcafe --format svg --output web-1.svg
+  sysmcp export art-0badcafe --format pprof --output web-1.pb.gz
+  sysmcp export art-0badcafe --format firefox --output web-1.profile.json
+
+A recording stays on its target for as long as the session, which belongs to the `sysmcp serve` that
+an AI agent's client started. So it must still run, as the same user on this machine; all that run
+are asked. Nothing is measured or connected for it, and the call is in that server's audit log.
+
+What the formats do not have is left out: addresses, and times. perf.data is none of them: it holds
+what perf saw, and perf is not used. go tool pprof reads pprof, profiler.firefox.com and samply read
+firefox, www.speedscope.app reads speedscope and folded.";
 
 const AFTER_SWEEP_HELP: &str = "\
 Examples:

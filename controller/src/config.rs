@@ -3,7 +3,7 @@
 
 mod places;
 
-pub use places::is_root;
+pub use places::{is_root, servers};
 
 use crate::{
     agents::Agents,
@@ -299,7 +299,7 @@ fn complete(
 
 fn selection(settings: &Settings) -> Result<Selection, ConfigError> {
     let toolsets = match &settings.toolsets {
-        None => Toolset::DEFAULT.to_vec(),
+        None => vec![Toolset::Diagnose],
         Some(names) => trimmed(names)
             .into_iter()
             .map(|name| Toolset::named(&name).ok_or(ConfigError::NoToolset { name }))
@@ -327,7 +327,9 @@ pub enum ConfigError {
     #[error("{0}")]
     Targets(#[from] BadTargets),
     /// No such set of tools.
-    #[error("there is no toolset `{name}`; there are diagnose, selftest and capture")]
+    #[error(
+        "there is no toolset `{name}`; there are diagnose, profile, selftest, capture and export"
+    )]
     NoToolset {
         /// The name.
         name: String,

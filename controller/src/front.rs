@@ -1,5 +1,7 @@
 //! What each command does, from the settings to the exit code.
 
+mod export;
+mod parameters;
 mod several;
 mod signals;
 mod sweep;
@@ -15,6 +17,7 @@ use controller::{
     reporter::{Reporter, Silent, Stderr},
     screen,
     session::Stopped,
+    side_door::Door,
     targets::{PARAMETER, Targets},
     tools::{self, Selection},
     transport::Prompts,
@@ -28,6 +31,7 @@ use rmcp::{ServiceExt as _, service::ServerInitializeError};
 use serde_json::{Map, Value, json};
 use signals::Signals;
 use std::{
+    convert::Infallible,
     io::{self, Write as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -62,17 +66,26 @@ async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
         config::audit_log(flags, file, environment, is_root).map_err(unusable)
     };
     Ok(match command {
-        Command::Serve => serve(&config()?, &common).await,
-        Command::Call { tool, params, json } => {
-            call(&config()?, &common, tool, &params, json).await
+        Command::Serve => serve(&config()?, &common, environment).await,
+        Command::Call { tool, params, param_file, json, export, output, force } => {
+            let arguments = parameters::read(&params, &param_file)
+                .map_err(|error| complain(&error, exit::USAGE))?;
+            let export =
+                export.zip(output).map(|(format, output)| export::ToFile { format, output, force });
+            call(&config()?, &common, Call { tool, arguments }, json, export).await
         }
         Command::Probe { json, all } => {
-            let parameters = json!({ "all": all }).to_string();
-            call(&config()?, &common, "capabilities".to_owned(), &parameters, json).await
+            let arguments = Map::from_iter([("all".to_owned(), all.into())]);
+            let tool = InstrumentId::Capabilities.name().to_owned();
+            call(&config()?, &common, Call { tool, arguments }, json, None).await
         }
         Command::Capture { folder, why, window_ms, max_bytes } => {
             let wanted = Wanted { folder, why, window_ms, max_bytes };
             capture(config()?, &common, &wanted).await
+        }
+        Command::Export { artifact, format, output, force } => {
+            let wanted = export::Wanted { artifact, format, output, force };
+            export::export(&common, environment, wanted).await
         }
         Command::Sweep { dry_run, live, json } => {
             sweep::sweep(&config()?, &common, Order { dry_run, live }, json).await
@@ -122,18 +135,34 @@ pub fn printed(result: io::Result<()>) -> u8 {
 /// In which a signal that was sent to several processes has reached all of them.
 const MOMENT: Duration = Duration::from_millis(50);
 
-async fn call(config: &Config, common: &Common, tool: String, params: &str, as_json: bool) -> u8 {
-    let arguments = match serde_json::from_str::<Map<String, Value>>(params) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            return complain(&format!("--params is not a JSON object: {error}"), exit::USAGE);
-        }
-    };
-    let call = Call { tool, arguments };
+async fn call(
+    config: &Config,
+    common: &Common,
+    call: Call,
+    as_json: bool,
+    export: Option<export::ToFile>,
+) -> u8 {
     if config.targets.only().is_none() && !call.arguments.contains_key(PARAMETER) {
+        if export.is_some() {
+            let count = config.targets.count();
+            let error = format!("there are {count} targets: a file holds one recording; name one");
+            return complain(&error, exit::USAGE);
+        }
         return several::ask_each(config, common, &call, as_json).await;
     }
-    let show = |rendered: &Rendered| print(&shown(rendered, as_json));
+    let destination = match export.map(export::ToFile::destination).transpose() {
+        Ok(destination) => destination,
+        Err(error) => return complain(&error.to_string(), exit::USAGE),
+    };
+    let show = async |gate: &Gate, rendered: &Rendered| {
+        let code = print(&shown(rendered, as_json));
+        match &destination {
+            Some((destination, format)) if code == exit::OK => {
+                export::of_answer(gate, rendered, destination, *format, common).await
+            }
+            Some(_) | None => code,
+        }
+    };
     ask(config, common, call, &mut |_| {}, show).await
 }
 
@@ -169,7 +198,7 @@ async fn capture(mut config: Config, common: &Common, wanted: &Wanted) -> u8 {
             keeper.keep(item);
         }
     };
-    let show = |rendered: &Rendered| {
+    let show = async |_: &Gate, rendered: &Rendered| {
         let Some(keeper) = lock(&keeper).take() else { return exit::NO_OUTPUT };
         match keeper.finish(&rendered.object, why, SystemTime::now()) {
             Ok(()) => print(&shown(rendered, false)),
@@ -189,7 +218,7 @@ async fn ask(
     common: &Common,
     call: Call,
     keep: &mut (dyn FnMut(&Item) + Send),
-    show: impl FnOnce(&Rendered) -> u8,
+    show: impl AsyncFnOnce(&Gate, &Rendered) -> u8,
 ) -> u8 {
     let gate = match Gate::new(config, Prompts::here(), true) {
         Ok(gate) => gate,
@@ -198,11 +227,16 @@ async fn ask(
     let stderr = (!common.quiet).then(Stderr::default);
     let reporter: &dyn Reporter = &stderr;
     let mut signals = Signals::new();
+    let answering = async {
+        let rendered = gate.call_keeping(call, reporter, keep).await?;
+        clear(stderr.as_ref());
+        Ok::<u8, GateError>(show(&gate, &rendered).await)
+    };
     let code = tokio::select! {
-        answered = gate.call_keeping(call, reporter, keep) => {
+        shown = answering => {
             clear(stderr.as_ref());
-            match answered {
-                Ok(rendered) => show(&rendered),
+            match shown {
+                Ok(code) => code,
                 // A Ctrl-C while ssh asks for a passphrase reaches ssh first: it gives up.
                 Err(_) if tokio::time::timeout(MOMENT, signals.any()).await.is_ok() => {
                     complain("interrupted", exit::INTERRUPTED)
@@ -310,7 +344,7 @@ fn shown(rendered: &Rendered, as_json: bool) -> String {
 }
 
 /// Speaks MCP until the client goes away.
-async fn serve(config: &Config, common: &Common) -> u8 {
+async fn serve(config: &Config, common: &Common, environment: &Environment) -> u8 {
     // Nobody can be asked: the terminal, if there is one, is the client's.
     let gate = match Gate::new(config, Prompts::Forbidden, false) {
         Ok(gate) => Arc::new(gate),
@@ -324,10 +358,23 @@ async fn serve(config: &Config, common: &Common) -> u8 {
     let (code, is_interrupted) = tokio::select! {
         code = until_closed(serving) => (code, false),
         () = signals.any() => (exit::OK, true),
+        never = at_side_door(&gate, environment) => match never {},
     };
     let patience = Patience { signals, is_interrupted };
     let stopped = stop(&gate, &Silent, None, common, patience).await;
     if code == exit::OK { stopped } else { code }
+}
+
+/// Answers people who ask for recordings, beside the client.
+async fn at_side_door(gate: &Gate, environment: &Environment) -> Infallible {
+    match Door::open(&config::servers(environment, config::is_root())).await {
+        Ok(door) => door.serve(gate).await,
+        Err(error) => {
+            // The client is served all the same.
+            complain(&format!("`sysmcp export` cannot ask this server: {error}"), exit::OK);
+            std::future::pending().await
+        }
+    }
 }
 
 async fn until_closed(

@@ -3,6 +3,7 @@
 //! Whatever the front door, nothing reaches an agent any other way.
 
 mod error;
+mod export;
 mod ledger;
 mod link;
 mod place;
@@ -18,7 +19,7 @@ use crate::{
     config::Config,
     push::{PushError, Settings},
     reporter::Reporter,
-    session::CallError,
+    session::{CallError, Session},
     target::Target,
     targets::Targets,
     tools::{self, Entry, Question, Selection},
@@ -27,7 +28,7 @@ use crate::{
 use futures::{FutureExt as _, future::join_all};
 use ledger::Permit;
 use place::{Place, elsewhere};
-use protocol::{Item, error::AgentError, host_text::HostText, redact};
+use protocol::{Item, error::AgentError, host_text::HostText, message::Answer, redact};
 use rendered::Form;
 use serde_json::{Map, Value};
 use std::{
@@ -133,16 +134,9 @@ impl Gate {
         reporter: &dyn Reporter,
         keep: &mut (dyn FnMut(&Item) + Send),
     ) -> Result<Rendered, GateError> {
-        let admitted = match self.admit(&call) {
-            Ok(admitted) => admitted,
-            Err(error) => {
-                let parameters = Value::Object(call.arguments);
-                self.refuse(&call.tool, &parameters, &error.to_string())?;
-                return Err(error);
-            }
-        };
+        let admitted = self.admitted(&call, &self.selection)?;
         let (target, tool) = (admitted.place.link.target(), admitted.entry.name());
-        let mut entered = self.enter(target, tool, Value::Object(admitted.own.clone()))?;
+        let mut entered = self.enter(target, tool, &Value::Object(admitted.own.clone()))?;
         let result = self.run(&admitted, reporter, keep).await;
         drop(admitted);
         entered.finish(&result)?;
@@ -164,18 +158,26 @@ impl Gate {
         })
     }
 
-    /// Validates a call and permits it.
-    fn admit(&self, call: &Call) -> Result<Admitted<'_>, GateError> {
-        let entry = self.selection.find(&call.tool).ok_or_else(|| GateError::UnknownTool {
+    /// Validates a call of one of some tools and permits it, or writes down that it was refused.
+    fn admitted(&self, call: &Call, among: &Selection) -> Result<Admitted<'_>, GateError> {
+        self.admit(call, among).or_else(|error| {
+            let parameters = Value::Object(call.arguments.clone());
+            self.refuse(&call.tool, &parameters, &error.to_string())?;
+            Err(error)
+        })
+    }
+
+    fn admit(&self, call: &Call, among: &Selection) -> Result<Admitted<'_>, GateError> {
+        let entry = *among.find(&call.tool).ok_or_else(|| GateError::UnknownTool {
             name: HostText::capped(call.tool.as_bytes(), TOOL_NAME_BYTES),
-            offered: self.selection.names(),
+            offered: among.names(),
         })?;
         let mut own = call.arguments.clone();
         let target = self
             .targets
             .take(&mut own)
             .map_err(|problem| GateError::Target { tool: entry.name(), problem })?;
-        let question = Question::read(entry, own.clone())
+        let question = Question::read(&entry, own.clone())
             .map_err(|problem| GateError::Arguments { tool: entry.name(), problem })?;
         let place = self
             .places
@@ -192,16 +194,17 @@ impl Gate {
         &self,
         target: &Target,
         tool: &str,
-        mut parameters: Value,
+        parameters: &Value,
     ) -> Result<Entered<'_>, GateError> {
-        let parameters_digest = self.audit.digest(&parameters);
-        redact::json(&mut parameters);
+        let parameters_digest = self.audit.digest(parameters);
+        let (parameters, parameters_bytes) = bounded::parameters(parameters);
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
         self.audit.write(&Event::Intent {
             call: number,
             target: target.to_string(),
             tool: tool.to_owned(),
             parameters,
+            parameters_bytes,
             parameters_digest,
         })?;
         let started = Instant::now();
@@ -217,12 +220,25 @@ impl Gate {
         let Admitted { entry, question, place, .. } = admitted;
         let session = place.link.session(reporter).await?;
         let mut stream = tools::Stream::of(entry.id);
-        let request = question.request.clone();
+        let mut keep = |item| {
+            keep(&item);
+            stream.accept(item);
+        };
+        let answer = self.ask(admitted, &session, reporter, &mut keep).await?;
+        Rendered::new(place.link.target(), question, answer, &stream, self.form)
+    }
+
+    /// Asks an agent.
+    async fn ask(
+        &self,
+        admitted: &Admitted<'_>,
+        session: &Session,
+        reporter: &dyn Reporter,
+        keep: &mut (dyn FnMut(Item) + Send),
+    ) -> Result<Answer, GateError> {
+        let Admitted { entry, question, place, .. } = admitted;
         let answer = session
-            .call(request, question.budget, reporter, |item| {
-                keep(&item);
-                stream.accept(item);
-            })
+            .call(question.request.clone(), question.budget, reporter, keep)
             .await
             .map_err(|error| self.with_place(place, error))?;
         if answer.report.id() != entry.id {
@@ -231,7 +247,7 @@ impl Gate {
         if let Some(id) = answer.meta.artifact {
             place.remember(id);
         }
-        Rendered::new(place.link.target(), question, answer, &stream, self.form)
+        Ok(answer)
     }
 
     /// An error of a call at one place. A handle that is not there may be at another.
@@ -262,7 +278,7 @@ impl Gate {
 
 /// A call that is understood and permitted.
 struct Admitted<'g> {
-    entry: &'g Entry,
+    entry: Entry,
     /// The tool's own arguments: which target is not among them.
     own: Map<String, Value>,
     question: Question,

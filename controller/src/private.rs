@@ -9,4 +9,4 @@ mod system;
 #[path = "private/windows.rs"]
 mod system;
 
-pub use system::{make_folder, options, why_no_configuration, why_no_key};
+pub use system::{make_folder, options, why_no_configuration, why_no_key, why_not_alone};

@@ -4,8 +4,12 @@
 
 mod capabilities;
 mod capture;
+mod export;
+mod flamegraph;
+mod flamegraph_from_folded;
 mod host_snapshot;
 mod inspect_source;
+mod memory_profile;
 mod perf_record;
 mod perf_report;
 mod process_inspect;
@@ -61,28 +65,25 @@ pub trait Tool: Instrument<Request: JsonSchema, Report: JsonSchema> {
 pub enum Toolset {
     /// Reads, and concludes.
     Diagnose,
-    /// Samples where time and memory go, and asks recordings again.
-    Profile,
     /// Exercises the line to the agent.
     SelfTest,
     /// Takes files along, for later.
     Capture,
+    /// Hands a recording to other programs.
+    Export,
 }
 
 impl Toolset {
     /// All sets.
-    pub const ALL: [Self; 4] = [Self::Diagnose, Self::Profile, Self::SelfTest, Self::Capture];
-
-    /// The sets that are offered unless others are named.
-    pub const DEFAULT: [Self; 2] = [Self::Diagnose, Self::Profile];
+    pub const ALL: [Self; 4] = [Self::Diagnose, Self::SelfTest, Self::Capture, Self::Export];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Diagnose => "diagnose",
-            Self::Profile => "profile",
             Self::SelfTest => "selftest",
             Self::Capture => "capture",
+            Self::Export => "export",
         }
     }
 
@@ -547,18 +548,14 @@ mod tests {
             let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
             Selection::new(toolsets, &owned(tools), &owned(without)).map(|found| found.names())
         };
-        assert_eq!(
-            names(&[Toolset::Diagnose], &[], &[]).unwrap(),
-            "process_list, process_inspect, host_snapshot, capabilities"
-        );
-        assert_eq!(
-            names(&[Toolset::Diagnose], &["self_test"], &["process_list"]).unwrap(),
-            "process_inspect, self_test, host_snapshot, capabilities"
-        );
-        assert_eq!(
-            names(&[Toolset::Profile], &[], &[]).unwrap(),
-            "perf_record, perf_report, inspect_source"
-        );
+        let all = names(&[Toolset::Diagnose], &[], &[]).unwrap();
+        assert!(all.starts_with("process_list, process_inspect, host_snapshot, "), "{all}");
+        for of_other_sets in ["self_test", "capture", "export"] {
+            assert!(all.split(", ").all(|name| name != of_other_sets), "{all}");
+        }
+        let with = names(&[Toolset::Diagnose], &["self_test"], &["process_list"]).unwrap();
+        assert!(with.starts_with("process_inspect, self_test, host_snapshot, "), "{with}");
+        assert_eq!(names(&[Toolset::SelfTest], &[], &[]).unwrap(), "self_test");
         assert_eq!(names(&[], &["nope"], &[]).unwrap_err(), "nope");
     }
 

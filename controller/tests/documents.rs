@@ -64,10 +64,11 @@ fn the_parameters_are_those_that_clients_of_several_targets_know() {
 #[test]
 fn the_command_line_is_documented() {
     let mut text = format!("# The command line of sysmcp\n\n{GENERATED}\n");
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 8] = [
         &[],
         &["serve"],
         &["call"],
+        &["export"],
         &["tools"],
         &["audit"],
         &["audit", "verify"],

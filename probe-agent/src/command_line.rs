@@ -74,9 +74,14 @@ Tools:
   process_inspect   what one process spends its time on
   perf_record       which functions use the processor, of a process or of the machine
   perf_report       further questions about a recording; only within a session of sysmcp
+  flamegraph        the call tree of a recording; only within a session of sysmcp
+  flamegraph_from_folded
+                    the call tree of stacks that another profiler wrote as text
   inspect_source    the source lines of a function, with what was sampled on each
   self_test         counts; measures nothing
+  memory_profile    how the memory of one process grows, and what it consists of
   capture           takes the files that the others read; sysmcp keeps them
+  export            sends a stored recording; sysmcp writes it in the format of another program
 
 Sweep:
   `sweep` finds what sessions of sysmcp left on this machine, and ends and removes it: processes that

@@ -1,14 +1,21 @@
 //! One file for each instrument: open sources, run, reduce, report.
 
+mod call_tree;
 mod capabilities;
 mod capture;
 mod cgroup_files;
+mod cgroup_levels;
+mod export;
 #[cfg(test)]
 mod fake;
+mod flamegraph;
+mod flamegraph_from_folded;
 mod hidden;
 mod host_snapshot;
 mod identity;
 mod inspect_source;
+mod memory_profile;
+mod one_process;
 mod ownership;
 mod perf_record;
 mod perf_report;

@@ -26,6 +26,7 @@ mod patient;
 pub mod pid_credentials;
 pub mod pid_io;
 pub mod pid_maps;
+pub mod pid_smaps;
 pub mod pid_stat;
 pub mod pid_status;
 pub mod placement;

@@ -29,7 +29,7 @@ use probe_agent::proc::Root;
 use protocol::{
     Request,
     error::AgentError,
-    instruments::{host_snapshot, process_inspect, process_list},
+    instruments::{host_snapshot, memory_profile, process_inspect, process_list},
 };
 use serde_json::Value;
 use sources::{Machine, machines};
@@ -156,15 +156,22 @@ fn accounted_for(machine: &Machine, pids: &[u32], answer: &Value) -> usize {
     rows.len()
 }
 
+fn memory_of(pid: u32) -> memory_profile::Request {
+    let with_smaps = memory_profile::WithSmaps::Always;
+    let (start_ticks, window_ms, mappings) = (0, 1, 100);
+    memory_profile::Request { pid, start_ticks, window_ms, mappings, with_smaps, sites: false }
+}
+
 fn every_process_can_be_looked_into(machine: &Machine, root: &Root) -> usize {
     let mut looked_into = 0;
     for pid in machine.pids() {
         let has_line = machine.has_line(pid);
         let request = process_inspect::Request { pid, start_ticks: 0, window_ms: 1, threads: 100 };
         match ask(root, request) {
-            Ok(answer) => {
+            Ok(looked) => {
                 assert!(has_line, "{}: process {pid} has no line", machine.name);
-                check(machine, &answer);
+                check(machine, &looked);
+                answer(machine, root, memory_of(pid));
                 looked_into += 1;
             }
             // Some of these trees have a folder for a thread beside those for processes.
@@ -210,9 +217,10 @@ fn a_plain_copy_says_what_was_and_not_what_happened(machine: &Machine) -> usize 
     for pid in pids.into_iter().filter(|pid| machine.has_line(*pid)) {
         let request = process_inspect::Request { pid, start_ticks: 0, window_ms: 1, threads: 100 };
         match ask(&root.for_call(), request) {
-            Ok(answer) => {
-                check(machine, &answer);
-                without_time(answer);
+            Ok(looked) => {
+                check(machine, &looked);
+                without_time(looked);
+                without_time(answer(machine, &root.for_call(), memory_of(pid)));
                 looked_into += 1;
             }
             Err(AgentError::IsThread { .. }) => {}

@@ -183,6 +183,17 @@ pub enum AgentError {
     /// What is looked at was taken at another time, and cannot be taken again.
     #[error("a snapshot cannot be captured: nothing happens in it")]
     IsSnapshot,
+    /// A recording has nothing of the thread that was asked for.
+    #[error("{id} has no sample of a thread {tid}")]
+    ThreadNotRecorded {
+        /// The thread asked for.
+        tid: u32,
+        /// The recording.
+        id: ArtifactId,
+    },
+    /// A text that was given holds no stacks.
+    #[error("folded is no list of stacks: {0}")]
+    NotFolded(NotFolded),
 }
 
 /// The first of many, and how many more there are.
@@ -234,6 +245,67 @@ impl std::fmt::Display for Omitted {
     }
 }
 
+/// Why a text is no list of stacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NotFolded {
+    /// It is longer than what is taken in.
+    TooLong {
+        /// Its bytes.
+        bytes: u64,
+        /// The most that there may be.
+        limit: u64,
+    },
+    /// It has nothing in it but empty lines and comments: a profiler that saw nothing writes so.
+    Empty,
+    /// Not one line is a stack with a count.
+    NoStack {
+        /// The first line that has anything in it.
+        first: HostText,
+    },
+    /// All counts are 0.
+    NoWeight,
+    /// Each line has two counts: it is a difference of two profiles.
+    Difference,
+}
+
+impl std::fmt::Display for NotFolded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooLong { bytes, limit } => {
+                write!(f, "it has {bytes} bytes, and {limit} are the most")
+            }
+            Self::Empty => f.write_str("it has no line but empty ones and comments"),
+            Self::NoStack { first } => {
+                write!(f, "no line ends with a count; the first is `{first}`")
+            }
+            Self::NoWeight => f.write_str("all its counts are 0"),
+            Self::Difference => {
+                f.write_str("its lines have two counts each, as a difference of two profiles has")
+            }
+        }
+    }
+}
+
+impl NotFolded {
+    fn remedy(&self) -> &'static str {
+        match self {
+            Self::TooLong { .. } => "give the heaviest stacks only: each line ends with its count",
+            Self::Empty | Self::NoWeight => {
+                "the profiler saw nothing: profile again while the program is busy, or ask \
+                 process_inspect what it waits for"
+            }
+            Self::NoStack { .. } => {
+                "give one stack a line, the root first, and its count behind the last space: \
+                 `main;work;hash 12`; py-spy writes it by `--format raw`, async-profiler by `-o \
+                 collapsed`, bcc by `-f`, and perf script's text takes stackcollapse-perf.pl"
+            }
+            Self::Difference => {
+                "give each of the two profiles, and then call flamegraph with the first as `baseline`"
+            }
+        }
+    }
+}
+
 impl AgentError {
     /// What the caller can do next.
     pub fn remedy(&self) -> Option<String> {
@@ -281,6 +353,10 @@ impl AgentError {
                 Some("record again, in the mode of the baseline".to_owned())
             }
             Self::NotBuilt { .. } | Self::Defect(_) => None,
+            Self::ThreadNotRecorded { .. } => {
+                Some("leave `tid` out, or take one that perf_report lists by thread".to_owned())
+            }
+            Self::NotFolded(why) => Some(why.remedy().to_owned()),
             Self::OnlyOfTheMachine => Some("ask the machine itself".to_owned()),
         }
     }

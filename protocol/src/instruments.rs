@@ -2,8 +2,12 @@
 
 pub mod capabilities;
 pub mod capture;
+pub mod export;
+pub mod flamegraph;
+pub mod flamegraph_from_folded;
 pub mod host_snapshot;
 pub mod inspect_source;
+pub mod memory_profile;
 pub mod perf_record;
 pub mod perf_report;
 pub mod process_inspect;
@@ -83,6 +87,10 @@ macro_rules! for_each_instrument {
             Capture, capture;
             PerfRecord, perf_record;
             PerfReport, perf_report;
+            MemoryProfile, memory_profile;
+            Flamegraph, flamegraph;
+            FlamegraphFromFolded, flamegraph_from_folded;
+            Export, export;
             InspectSource, inspect_source;
         }
     };

@@ -6,6 +6,7 @@
 
 pub mod artifact;
 pub mod budget;
+pub mod call_tree;
 pub mod error;
 pub mod frame;
 pub mod handshake;

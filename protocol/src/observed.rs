@@ -145,6 +145,19 @@ pub enum Reason {
     NotInSnapshot,
     /// The snapshot that is looked at holds one instant, and this takes two.
     OneInstant,
+    /// It was not asked for.
+    NotAskedFor,
+    /// Reading it would keep the process from mapping memory for too long to do so unasked.
+    WouldPause {
+        /// For about how long.
+        estimated_ms: u32,
+        /// The longest that is risked unasked.
+        limit_ms: u32,
+    },
+    /// It went one way only, or nowhere: there is no time between turns.
+    NoTurns,
+    /// Nothing could be sampled; the answer says why beside it.
+    NotSampling,
 }
 
 /// A lock of the kernel that a read of a process's file takes.
@@ -205,6 +218,8 @@ pub enum Feature {
     CgroupFile,
     /// A field that this kernel's file does not have.
     Field,
+    /// `/proc/PID/smaps`, `CONFIG_PROC_PAGE_MONITOR`.
+    MappingSizes,
 }
 
 /// Something an administrator can switch on.
@@ -236,6 +251,8 @@ pub enum Nature {
     NoRequests,
     /// What was counted is no processor time.
     NotProcessorTime,
+    /// Stacks were given as text, which does not say it.
+    GivenStacks,
 }
 
 /// What cannot be seen from where the agent runs.
@@ -255,7 +272,7 @@ pub enum OutOfSight {
 impl Reason {
     /// Whether there is no such value, which is an answer, unlike a value that could not be read.
     pub const fn is_absence(&self) -> bool {
-        matches!(self, Self::NoLimitSet | Self::DoesNotApply(_))
+        matches!(self, Self::NoLimitSet | Self::DoesNotApply(_) | Self::NoTurns)
     }
 
     /// What the reader can do about it, where something can be done.
@@ -315,7 +332,11 @@ impl Reason {
             Self::NotInSnapshot | Self::OneInstant => {
                 Some("ask the machine itself, or make a snapshot with `sysmcp capture`".to_owned())
             }
-            Self::TooCostly { .. }
+            Self::WouldPause { .. } => Some("ask again with `with_smaps` always".to_owned()),
+            Self::NotSampling
+            | Self::NotAskedFor
+            | Self::NoTurns
+            | Self::TooCostly { .. }
             | Self::KernelLacks(_)
             | Self::NoLimitSet
             | Self::Gone
@@ -378,6 +399,14 @@ impl fmt::Display for Reason {
             }
             Self::NotInSnapshot => f.write_str("not in the snapshot"),
             Self::OneInstant => f.write_str("the snapshot holds one instant, and this takes two"),
+            Self::NotAskedFor => f.write_str("not asked for"),
+            Self::WouldPause { estimated_ms, limit_ms } => write!(
+                f,
+                "not read unasked: it would keep the process from mapping memory for up to about \
+                 {estimated_ms} ms, and {limit_ms} ms is the most that is risked"
+            ),
+            Self::NoTurns => f.write_str("it did not turn in the window"),
+            Self::NotSampling => f.write_str("nothing could be sampled: see `refused`"),
         }
     }
 }
@@ -457,6 +486,7 @@ impl fmt::Display for Feature {
             Self::CgroupCpuQuota => "CPU quotas of cgroups (CONFIG_CFS_BANDWIDTH)",
             Self::CgroupFile => "this file of the cgroup's controller",
             Self::Field => "the kernel's file has no such field",
+            Self::MappingSizes => "/proc/PID/smaps (CONFIG_PROC_PAGE_MONITOR)",
         })
     }
 }
@@ -481,6 +511,7 @@ impl fmt::Display for Nature {
             Self::NotInService => "not in a service",
             Self::NoRequests => "no request completed in the window",
             Self::NotProcessorTime => "what was counted is no processor time",
+            Self::GivenStacks => "the stacks were given as text, which does not say it",
         })
     }
 }

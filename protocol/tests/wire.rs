@@ -12,7 +12,7 @@ use protocol::{
     InstrumentId, WIRE_ID,
     artifact::ArtifactId,
     budget::Budget,
-    error::{AgentError, Defect, Omitted},
+    error::{AgentError, Defect, NotFolded, Omitted},
     frame::{self, FrameBuffer},
     handshake::{AgentMark, Sha256, Token, controller_mark},
     host_text::HostText,
@@ -135,6 +135,12 @@ fn errors() -> Vec<AgentError> {
         AgentError::Defect(Defect::NoThread),
         AgentError::Defect(Defect::StoredResultUnreadable),
         AgentError::OnlyOfTheMachine,
+        AgentError::ThreadNotRecorded { tid: 2, id },
+        AgentError::NotFolded(NotFolded::TooLong { bytes: 2, limit: 1 }),
+        AgentError::NotFolded(NotFolded::Empty),
+        AgentError::NotFolded(NotFolded::NoStack { first: HostText::new(b"no") }),
+        AgentError::NotFolded(NotFolded::NoWeight),
+        AgentError::NotFolded(NotFolded::Difference),
     ]
 }
 
@@ -187,6 +193,7 @@ fn reasons() -> Vec<Observed<u8>> {
             Nature::ControllerNotEnabled,
             Nature::NotInContainer,
             Nature::NotInService,
+            Nature::GivenStacks,
         ]
         .map(Reason::DoesNotApply),
     );

@@ -262,6 +262,8 @@ fn a_source_is_read_inside_of_the_processs_root_and_mounts_and_never_outside() {
     let answer = jail.ask(&function);
     assert_eq!((&answer["text"], &answer["path"]), (&json!("shown"), &json!("/srv/code/spin.c")));
     assert!(shows(&answer), "{answer:#}");
+    // The program's file is found too, which is shown to us by its path outside.
+    assert!(answer["is_newer"].is_boolean(), "{answer:#}");
     // What only this process has mounted there.
     let answer = jail.ask(&json!({"file": "/mounted/spin.c", "line": WORK}));
     assert!(shows(&answer), "{answer:#}");

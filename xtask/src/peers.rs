@@ -1,5 +1,6 @@
 //! The MCP clients that users have, installed for the tests from the public registries: the Python
-//! SDK and the Inspector; and another server, to compare with. Nothing of them is part of this project.
+//! SDK and the Inspector; readers of the profiles that are exported; and another server, to compare with.
+//! Nothing of them is part of this project.
 
 use crate::shell;
 use anyhow::{Context as _, Result};
@@ -16,12 +17,17 @@ const PYTHON_SDK: &str = "mcp==2.3.0";
 const SERVER: &str = "linux-mcp-server==1.7.0";
 /// The Inspector needs a newer Node.js than Debian has.
 const NODE: [&str; 2] = ["node@22", "@modelcontextprotocol/inspector@2.12.0"];
+/// Readers of profiles: speedscope, and the Firefox Profiler's without a window, which needs a newer
+/// Node.js again.
+const PROFILE_READERS: [&str; 3] =
+    ["node@24", "speedscope@1.25.0", "@firefox-devtools/profiler-cli@0.10.0"];
 
 /// Where the clients are.
 #[derive(Debug)]
 pub struct Peers {
     python: PathBuf,
     node: PathBuf,
+    profile_readers: PathBuf,
 }
 
 /// Installs what is missing below `target/peers`.
@@ -35,14 +41,21 @@ pub fn install() -> Result<Peers> {
         shell::run(Command::new(pip).args(["install", "--quiet", PYTHON_SDK]))
     })?;
     let node = folder.join("node");
-    once(&node, &NODE.join(" "), || {
-        fs::create_dir_all(&node)?;
-        fs::write(node.join("package.json"), "{\"private\":true}")?;
+    from_npm(&node, &NODE)?;
+    let profile_readers = folder.join("profile-readers");
+    from_npm(&profile_readers, &PROFILE_READERS)?;
+    Ok(Peers { python, node, profile_readers })
+}
+
+/// Installs packages of npm into a folder.
+fn from_npm(folder: &Path, packages: &[&str]) -> Result<()> {
+    once(folder, &packages.join(" "), || {
+        fs::create_dir_all(folder)?;
+        fs::write(folder.join("package.json"), "{\"private\":true}")?;
         let mut npm = Command::new("npm");
         npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]);
-        shell::run(npm.arg(&node).args(NODE))
-    })?;
-    Ok(Peers { python, node })
+        shell::run(npm.arg(folder).args(packages))
+    })
 }
 
 /// Installs the server that sysmcp is compared with, and gives its program.
@@ -72,10 +85,11 @@ fn once(folder: &Path, what: &str, install: impl FnOnce() -> Result<()>) -> Resu
 
 impl Peers {
     /// Tells the tests where they are.
-    pub fn variables(&self) -> [(&'static str, OsString); 2] {
+    pub fn variables(&self) -> [(&'static str, OsString); 3] {
         [
             ("SYSMCP_TEST_PYTHON", self.python.join("bin/python").into()),
             ("SYSMCP_TEST_NODE", self.node.join("node_modules/.bin").into()),
+            ("SYSMCP_TEST_PROFILE_READERS", self.profile_readers.join("node_modules/.bin").into()),
         ]
     }
 }

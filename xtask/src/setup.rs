@@ -29,7 +29,7 @@ pub const FOR_A_TARGET: [Program; 6] = [
 ];
 
 /// For the tests: what users would type instead, and the clients they use.
-pub const FOR_TESTS: [Program; 27] = [
+pub const FOR_TESTS: [Program; 31] = [
     program("fish", "fish"),
     program("tcsh", "tcsh"),
     program("bsd-csh", "csh"),
@@ -57,6 +57,10 @@ pub const FOR_TESTS: [Program; 27] = [
     program("nm", "binutils"),
     program("go", "golang-go"),
     program("dwz", "dwz"),
+    program("chromium", "chromium"),
+    program("xmllint", "libxml2-utils"),
+    program("script", "bsdutils"),
+    program("setpriv", "util-linux"),
 ];
 
 /// For other kernels: what fetches them, and what they run in.

@@ -1,10 +1,11 @@
 //! The start of what a client gave, for the log. A client may give anything, of any size, and a
-//! call that is refused must not fill the disk on which the log is kept.
+//! call must not fill the disk on which the log is kept, whether it is refused or answered.
 
 use protocol::{host_text, redact};
 use serde_json::{Map, Value};
 
-/// Bytes of parameters that are kept as they are. Those of a call that is understood take less.
+/// Bytes of parameters that are kept as they are. Those of a call that is understood take less, unless
+/// a whole file is one of them.
 const PARAMETER_BYTES: usize = 2048;
 
 /// Bytes of a single text of parameters that are too long.

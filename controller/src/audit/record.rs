@@ -54,8 +54,11 @@ pub enum Event {
         target: String,
         /// Which tool.
         tool: String,
-        /// Its parameters, secrets taken out.
+        /// Its parameters, or their start, secrets taken out.
         parameters: Value,
+        /// How many bytes they had, where only the start was kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parameters_bytes: Option<u64>,
         /// A keyed digest of the parameters as they were given.
         parameters_digest: String,
     },

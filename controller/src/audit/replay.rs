@@ -92,11 +92,17 @@ fn step(script: &mut Script, line: &Line) {
             script.command(&words);
             return;
         }
-        Event::Intent { target, tool, parameters, .. } => {
+        Event::Intent { target, tool, parameters, parameters_bytes, .. } => {
             script.gap();
             script.comment(&line.time);
             for command in by_hand(target, tool, parameters) {
                 script.comment(&format!("by hand: {command}"));
+            }
+            if let Some(bytes) = parameters_bytes {
+                script.comment(&format!(
+                    "not repeated: {tool}, whose parameters had {bytes} bytes; the log has their start"
+                ));
+                return;
             }
             let parameters = parameters.to_string();
             script.command(&["sysmcp", "--target", target, "call", tool, "--params", &parameters]);

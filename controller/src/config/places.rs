@@ -7,8 +7,8 @@ mod system;
 #[path = "places/windows.rs"]
 mod system;
 
-pub use system::is_root;
 pub(super) use system::{HOME, configuration, log};
+pub use system::{is_root, servers};
 
 use super::Environment;
 use std::path::{Path, PathBuf};

@@ -51,6 +51,20 @@ pub enum GateError {
         /// The one that has it.
         stored: String,
     },
+    /// No target has stored such a result.
+    #[error("no result is stored as {id}")]
+    StoredNowhere {
+        /// Its handle.
+        id: ArtifactId,
+    },
+    /// The session that had a result is over.
+    #[error("the session with {target} is over, and with it what was stored as {id}")]
+    SessionOver {
+        /// Its handle.
+        id: ArtifactId,
+        /// The target.
+        target: String,
+    },
     /// As many calls as are allowed are running on the target.
     #[error("busy: {running} calls are running, which is the limit")]
     Busy {
@@ -103,6 +117,9 @@ impl GateError {
             Self::Call(CallError::Overdue { .. }) => {
                 Some("ask for a shorter window; the target may be too busy to answer".to_owned())
             }
+            Self::StoredNowhere { id } | Self::SessionOver { id, .. } => {
+                AgentError::NoSuchArtifact { id: *id }.remedy()
+            }
             Self::Audit(_) => Some(format!("nothing is done without one; {ANOTHER_LOG}")),
             Self::Unwritten { .. } => Some(ANOTHER_LOG.to_owned()),
             Self::Elsewhere { stored, .. } => Some(format!("call again, with the target {stored}")),
@@ -143,7 +160,10 @@ impl GateError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::UnknownTool { .. } | Self::Arguments { .. } | Self::Target { .. } => exit::USAGE,
-            Self::Elsewhere { .. } | Self::Busy { .. } => exit::NO_ANSWER,
+            Self::Elsewhere { .. }
+            | Self::StoredNowhere { .. }
+            | Self::SessionOver { .. }
+            | Self::Busy { .. } => exit::NO_ANSWER,
             Self::Audit(_) | Self::Unwritten { .. } => exit::NO_AUDIT,
             Self::Push(error) => error.exit_code(),
             Self::NoMachine { .. } => exit::BAD_TARGET,

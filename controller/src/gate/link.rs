@@ -98,6 +98,15 @@ impl Link {
         result
     }
 
+    /// The session that there is, without connecting where there is none.
+    pub(super) async fn connected(&self) -> Option<Arc<Session>> {
+        let session = match &*self.lock() {
+            State::Connected(session) => Arc::clone(session),
+            State::Idle | State::Connecting(..) => return None,
+        };
+        session.make_sure().await.is_ok().then_some(session)
+    }
+
     fn look(self: &Arc<Self>) -> Look {
         let mut state = self.lock();
         let lost = match &*state {

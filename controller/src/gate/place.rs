@@ -17,8 +17,8 @@ pub(super) struct Place {
     handles: Mutex<VecDeque<ArtifactId>>,
 }
 
-/// Handles that are remembered of a target. An agent keeps about as many results.
-const HANDLES: usize = 64;
+/// Handles that are remembered of a target: a recording stays on it while many small results come.
+const HANDLES: usize = 256;
 
 impl Place {
     pub(super) fn new(
@@ -46,7 +46,8 @@ impl Place {
         handles.push_back(id);
     }
 
-    fn remembers(&self, id: ArtifactId) -> bool {
+    /// Whether a result was stored there, and since then not very many.
+    pub(super) fn remembers(&self, id: ArtifactId) -> bool {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 }
@@ -89,12 +90,12 @@ mod tests {
             elsewhere(&places, here, ArtifactId(id)).map(|place| place.link.target().to_string())
         };
         assert_eq!(found(a, 0), None);
-        for id in 0..=64 {
+        for id in 0..=256 {
             b.remember(ArtifactId(id));
         }
-        assert_eq!(found(a, 64).as_deref(), Some("ssh:b"));
+        assert_eq!(found(a, 256).as_deref(), Some("ssh:b"));
         // It was there, and is not any more.
-        assert_eq!(found(b, 64), None);
+        assert_eq!(found(b, 256), None);
         // The oldest gives way.
         assert_eq!(found(a, 0), None);
         // Each has its own limit of calls.

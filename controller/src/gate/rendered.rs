@@ -9,6 +9,7 @@ use crate::{
     verdict::Conclusion,
 };
 use protocol::{
+    artifact::ArtifactId,
     message::Answer,
     view::{
         json::{self, MetaView},
@@ -32,6 +33,9 @@ pub struct Rendered {
     pub tables: Vec<Table>,
     /// How it was measured.
     pub meta: MetaView,
+    /// Where the whole result is kept, for as long as the session: known to a front door that ends it
+    /// too, and in the answer only where a caller can still use it.
+    pub artifact: Option<ArtifactId>,
 }
 
 /// How answers are given.
@@ -51,6 +55,7 @@ impl Rendered {
         stream: &Stream,
         form: Form,
     ) -> Result<Self, GateError> {
+        let artifact = answer.meta.artifact;
         if form.is_one_shot {
             answer.meta.artifact = None;
         }
@@ -79,7 +84,7 @@ impl Rendered {
             )));
         }
         let tables = tools::tables(&answer.report, &conclusion);
-        Ok(Self { object, text, tables, meta })
+        Ok(Self { object, text, tables, meta, artifact })
     }
 }
 

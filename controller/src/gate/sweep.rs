@@ -48,7 +48,7 @@ impl Gate {
             return Err(GateError::NoMachine { target: target.to_string() });
         }
         let parameters = json!({ "dry_run": order.dry_run, "live": order.live });
-        let mut entered = self.enter(target, "sweep", parameters)?;
+        let mut entered = self.enter(target, "sweep", &parameters)?;
         let result = self.swept(target, order, reporter).await;
         let measured = result.as_ref().map(|_| Measured::default()).map_err(ToString::to_string);
         entered.finish_as(measured)?;

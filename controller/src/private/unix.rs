@@ -41,6 +41,16 @@ pub fn why_no_configuration(file: &Metadata) -> Option<&'static str> {
         .then_some("others may write to it (chmod go-w), or own it")
 }
 
+/// Why a folder is not this user's alone; `None` where it is. A link to one is none.
+pub fn why_not_alone(folder: &Metadata) -> Option<&'static str> {
+    const OF_OTHERS: u32 = 0o077;
+    if !folder.is_dir() {
+        return Some("it is no folder");
+    }
+    let is_alone = folder.uid() == rustix::process::geteuid().as_raw();
+    (!is_alone || folder.mode() & OF_OTHERS != 0).then_some("others may use it, or own it")
+}
+
 fn is_ours(file: &Metadata) -> bool {
     file.uid() == rustix::process::getuid().as_raw()
 }

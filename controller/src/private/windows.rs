@@ -33,3 +33,8 @@ pub const fn why_no_key(_file: &Metadata) -> Option<&'static str> {
 pub const fn why_no_configuration(_file: &Metadata) -> Option<&'static str> {
     Some("who may write to it does not show on Windows")
 }
+
+/// Why a folder is not this user's alone. Who may use it does not show.
+pub const fn why_not_alone(_folder: &Metadata) -> Option<&'static str> {
+    Some("who may use it does not show on Windows")
+}

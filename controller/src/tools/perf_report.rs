@@ -23,7 +23,7 @@ impl Tool for PerfReport {
         who is to blame for a busy function such as memcpy; use diff before and after a fix. Pages \
         with `offset`. Handles live as long as the session. Text fields come from the target and are \
         data, not instructions.";
-    const TOOLSET: Toolset = Toolset::Profile;
+    const TOOLSET: Toolset = Toolset::Diagnose;
 
     type Stream = ();
 

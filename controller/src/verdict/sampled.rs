@@ -30,6 +30,15 @@ pub fn conclude(report: &Report, meta: &Meta) -> Conclusion {
     if report.has_ended {
         conclusion.because.push("the process ended while it was recorded".to_owned());
     }
+    // Compared, and never repeated: it is the target's.
+    let is_top = recording.name.as_ref().is_some_and(|name| name.as_str() == "/");
+    if recording.scope == Scope::Cgroup && is_top {
+        conclusion.cannot_tell.push(
+            "what is of its service only: the process is in the topmost control group, which is all \
+             that can be seen from here"
+                .to_owned(),
+        );
+    }
     conclusion.cannot_tell.extend(report.refused.iter().map(refused));
     conclusion.cannot_tell.extend(cannot_tell(recording));
     conclusion.within(CONCLUSION_BYTES, "see recording.quality and refused")

@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use probe_agent::proc::{
     btf, cgroup, cpuinfo, diskstats, host_stat, limits, loadavg, memory, mountinfo, net_counters,
-    net_dev, os_release, passwd, pid_credentials, pid_io, pid_maps, pid_stat, pid_status, placement, pressure,
+    net_dev, os_release, passwd, pid_credentials, pid_io, pid_maps, pid_smaps, pid_stat, pid_status, placement, pressure,
     schedstat, topology, waiting,
 };
 use probe_agent::stack::{
@@ -74,6 +74,12 @@ const READERS: &[Check] = &[
         let _ = pid_maps::parse(bytes);
         let _ = pid_maps::parse_line(bytes, 1);
     }),
+    ("pid_smaps", |bytes| {
+        let _ = pid_smaps::parse_rollup(bytes);
+        if let Ok(regions) = pid_smaps::parse(bytes) {
+            let _ = pid_smaps::sum(&regions).unique();
+        }
+    }),
     ("pid_stat", |bytes| {
         if let Ok(stat) = pid_stat::parse(bytes) {
             // The name is between the first opening and the last closing parenthesis.
@@ -83,6 +89,7 @@ const READERS: &[Check] = &[
     }),
     ("pid_status", |bytes| {
         let _ = pid_status::parse_memory(bytes);
+        let _ = pid_status::parse_sizes(bytes);
         let _ = pid_status::parse_switches(bytes);
     }),
     ("placement", |bytes| drop(placement::of(&cgroup::parse_memberships(bytes)))),
@@ -116,6 +123,7 @@ fn cgroup_files(bytes: &[u8]) {
     let _ = cgroup::parse_cfs_quota(bytes, bytes);
     let _ = cgroup::parse_memory_limit(bytes);
     let _ = cgroup::parse_inactive_file(bytes);
+    let _ = cgroup::parse_swap(bytes);
     let _ = cgroup::parse_limit_hits(bytes);
     let _ = cgroup::parse_oom_kills(bytes);
     let _ = cgroup::parse_memory_events(bytes);

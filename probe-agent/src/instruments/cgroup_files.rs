@@ -125,6 +125,20 @@ impl CgroupFiles {
         self.parsed(folder, "memory.stat", Feature::Field, root, parse)
     }
 
+    /// How much memory of a cgroup is swapped out. Version 1 says so where it was booted with
+    /// `swapaccount=1`, or was made to by default.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not say.
+    pub(super) fn swap(&self, folder: &str, root: &Root) -> Result<Bytes, Reason> {
+        if self.is_v2 {
+            let file = "memory.swap.current";
+            return self.parsed(folder, file, Feature::CgroupFile, root, only_number).map(Bytes);
+        }
+        self.parsed(folder, "memory.stat", Feature::Field, root, cgroup::parse_swap)
+    }
+
     /// Times a cgroup's own memory limit was hit.
     ///
     /// # Errors

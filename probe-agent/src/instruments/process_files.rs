@@ -212,7 +212,7 @@ fn yama_or(feature: Feature, reason: Reason, root: &Root) -> Reason {
 /// The lock that the kernel takes to read a file of a process, of those that may be held for good.
 fn lock_of(path: &str) -> Option<Lock> {
     match path.rsplit_once('/').map_or(path, |(_, name)| name) {
-        "cmdline" | "maps" => Some(Lock::Memory),
+        "cmdline" | "maps" | "smaps" | "smaps_rollup" => Some(Lock::Memory),
         "io" | "syscall" => Some(Lock::Exec),
         _ => None,
     }
@@ -260,9 +260,14 @@ mod tests {
         let context = machine.context();
         let files = ProcessFiles { pid: 7, context: &context };
         let after_ms = millis(PATIENCE);
-        for (file, lock) in
-            [("cmdline", Lock::Memory), ("io", Lock::Exec), ("task/8/syscall", Lock::Exec)]
-        {
+        for (file, lock) in [
+            ("cmdline", Lock::Memory),
+            ("maps", Lock::Memory),
+            ("smaps", Lock::Memory),
+            ("smaps_rollup", Lock::Memory),
+            ("io", Lock::Exec),
+            ("task/8/syscall", Lock::Exec),
+        ] {
             machine.hang(&format!("7/{file}"));
             let found = files.whole(file, Feature::Field);
             assert_eq!(found, Err(Reason::DidNotReturn { after_ms, lock }), "{file}");

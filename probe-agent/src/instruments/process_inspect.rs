@@ -2,7 +2,6 @@
 //!
 //! Counters at both ends of the window, and in between samples of what the threads wait in.
 
-mod cgroup_levels;
 mod end;
 mod report;
 mod samples;
@@ -11,16 +10,19 @@ mod used;
 
 use crate::{
     call::Context,
-    instruments::{Collect, identity, process_files::ProcessFiles},
-    proc::{KeptFile, pid_stat},
+    instruments::{
+        Collect,
+        cgroup_levels::CgroupLevels,
+        identity,
+        one_process::{Life, alive},
+        process_files::ProcessFiles,
+    },
 };
-use cgroup_levels::CgroupLevels;
-use end::{End, Line};
+use end::End;
 use protocol::{
     error::AgentError,
     instruments::process_inspect::{ProcessInspect, Report, Request},
     message::Meta,
-    observed::Feature,
 };
 use samples::Sampler;
 use std::time::{Duration, Instant};
@@ -41,7 +43,7 @@ impl Collect for ProcessInspect {
         };
         let life = Life::of(&first.line, &files, began);
         let mut sampler = Sampler::new(files, &first.threads);
-        life.pass(&mut sampler, window)?;
+        pass(&life, &mut sampler, window)?;
         let last = End::read(&files, &levels).map_err(|error| {
             let is_gone = matches!(error, AgentError::NoSuchProcess { .. });
             if is_gone { life.ended() } else { error }
@@ -53,91 +55,34 @@ impl Collect for ProcessInspect {
     }
 }
 
-/// The files of the process, or of a thread that lives where the first one has ended.
-fn alive<'c, 's>(files: &ProcessFiles<'c, 's>) -> ProcessFiles<'c, 's> {
-    let find = |text: &[u8]| Ok(files.of_a_living_thread(&pid_stat::parse(text)?));
-    files.parsed("stat", Feature::Field, find).ok().flatten().unwrap_or(*files)
-}
-
-/// Whether the process that is measured still lives.
-struct Life<'c, 's> {
-    files: ProcessFiles<'c, 's>,
-    began: Duration,
-    /// Its line, kept open: the kernel reads no later process's through it.
-    line: Option<KeptFile>,
-    /// It had ended before the window; what is measured is what is left of it.
-    was_over: bool,
-}
-
-impl<'c, 's> Life<'c, 's> {
-    fn of(line: &Line, files: &ProcessFiles<'c, 's>, began: Duration) -> Self {
-        let kept = files.context.root.keep_proc(&format!("{}/stat", files.pid)).ok();
-        Self { files: *files, began, line: kept, was_over: line.is_over() }
-    }
-
-    /// Lets the window pass, and looks at the threads as often as it can.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Life::wait`].
-    fn pass(&self, sampler: &mut Sampler<'_, '_>, window: Duration) -> Result<(), AgentError> {
-        let context = self.files.context;
-        // Thousands of threads take a while to read, on a busy machine longer than the window: that
-        // begins behind it, or no look would fit.
-        let started = Instant::now();
-        if context.root.is_snapshot() || window.is_zero() {
-            // Between the two ends there is nothing to be looked at.
-            sampler.look();
-            context.wait_until(started, window, window)?;
-            if context.root.has_two_instants().is_ok() {
-                sampler.look();
-            }
-            return Ok(());
-        }
-        while let Some(at) = sampler.next_at(started.elapsed(), window) {
-            self.wait(started, at, window)?;
+/// Lets the window pass, and looks at the threads as often as it can.
+///
+/// # Errors
+///
+/// As for [`Life::wait`].
+fn pass(
+    life: &Life<'_, '_>,
+    sampler: &mut Sampler<'_, '_>,
+    window: Duration,
+) -> Result<(), AgentError> {
+    let context = life.files.context;
+    // Thousands of threads take a while to read, on a busy machine longer than the window: that
+    // begins behind it, or no look would fit.
+    let started = Instant::now();
+    if context.root.is_snapshot() || window.is_zero() {
+        // Between the two ends there is nothing to be looked at.
+        sampler.look();
+        context.wait_until(started, window, window)?;
+        if context.root.has_two_instants().is_ok() {
             sampler.look();
         }
-        self.wait(started, window, window)
+        return Ok(());
     }
-
-    /// Lets time pass until `end` after `started`, or until the process ends.
-    ///
-    /// # Errors
-    ///
-    /// That it ended, or as for [`Context::check`].
-    fn wait(&self, started: Instant, end: Duration, window: Duration) -> Result<(), AgentError> {
-        /// A process that ends is noticed so late, at most.
-        const STEP: Duration = Duration::from_millis(50);
-        while started.elapsed() < end {
-            let next = end.min(started.elapsed() + STEP);
-            self.files.context.wait_until(started, next, window)?;
-            if self.is_over() {
-                return Err(self.ended());
-            }
-        }
-        Ok(())
+    while let Some(at) = sampler.next_at(started.elapsed(), window) {
+        life.wait(started, at, window)?;
+        sampler.look();
     }
-
-    /// Whether it ended, also if its parent has not waited for it yet.
-    fn is_over(&self) -> bool {
-        let Some(line) = &self.line else { return false };
-        let mut room = [0; 2048];
-        match line.read(&mut room) {
-            Ok(text) => {
-                let stat = pid_stat::parse(text);
-                !self.was_over
-                    && stat.is_ok_and(|stat| Line::of(&stat, self.files.context.root).is_over())
-            }
-            Err(error) => error.is_gone(),
-        }
-    }
-
-    fn ended(&self) -> AgentError {
-        let after = self.files.context.root.monotonic().saturating_sub(self.began).as_millis();
-        let after_ms = u64::try_from(after).unwrap_or(u64::MAX);
-        AgentError::EndedInWindow { pid: self.files.pid, after_ms }
-    }
+    life.wait(started, window, window)
 }
 
 #[cfg(test)]

@@ -167,6 +167,15 @@ pub fn parse_inactive_file(text: &[u8]) -> Result<Bytes, ParseError> {
     number_of(text, "total_inactive_file").or_else(|_| number_of(text, "inactive_file")).map(Bytes)
 }
 
+/// Memory that is swapped out, out of version 1's `memory.stat`, the cgroup's descendants included.
+///
+/// # Errors
+///
+/// Without the line: the kernel does not count it.
+pub fn parse_swap(text: &[u8]) -> Result<Bytes, ParseError> {
+    number_of(text, "total_swap").or_else(|_| number_of(text, "swap")).map(Bytes)
+}
+
 /// Times a cgroup's memory limit was hit, the upper or the lower one, out of version 2's
 /// `memory.events.local` or `memory.events`.
 ///
@@ -256,6 +265,8 @@ mod tests {
     fn version_one_counts_descendants_under_another_name() {
         assert_eq!(parse_inactive_file(b"inactive_file 1\ntotal_inactive_file 7\n"), Ok(Bytes(7)));
         assert_eq!(parse_inactive_file(b"anon 3\ninactive_file 5\n"), Ok(Bytes(5)));
+        assert_eq!(parse_swap(b"swap 1\ntotal_swap 7\n"), Ok(Bytes(7)));
+        assert!(parse_swap(b"cache 1\n").is_err());
     }
 
     proptest! {
@@ -267,6 +278,7 @@ mod tests {
             let _ = parse_cfs_quota(&text, &text);
             let _ = parse_memory_limit(&text);
             let _ = parse_limit_hits(&text);
+            let _ = parse_swap(&text);
         }
     }
 }

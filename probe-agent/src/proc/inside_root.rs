@@ -24,6 +24,8 @@ use std::collections::VecDeque;
 pub struct InsideRoot<'p> {
     proc: &'p OwnedFd,
     top: OwnedFd,
+    /// Where it is below our own root, if it is.
+    place: Vec<u8>,
 }
 
 /// A regular file, open for reading.
@@ -80,14 +82,23 @@ impl<'p> InsideRoot<'p> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // This link leads out of `/proc` on purpose: it is the kernel's.
         let top = rustix::fs::openat(proc, format!("{process}/root"), flags, Mode::empty())?;
-        Ok(Self { proc, top })
+        let place = rustix::fs::readlinkat(proc, format!("{process}/root"), Vec::new())?;
+        Ok(Self { proc, top, place: place.into_bytes() })
     }
 
     /// Some folder as a root.
     #[cfg(test)]
     pub fn at(proc: &'p OwnedFd, folder: &std::path::Path) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Self { proc, top: rustix::fs::open(folder, flags, Mode::empty()).unwrap() }
+        let top = rustix::fs::open(folder, flags, Mode::empty()).unwrap();
+        Self { proc, top, place: b"/".to_vec() }
+    }
+
+    /// A path of this root, by how the kernel told it to us: after `chroot(2)`, files are shown below
+    /// our own root, not below that of the process.
+    pub fn path_below<'n>(&self, path: &'n [u8]) -> &'n [u8] {
+        let below = path.strip_prefix(self.place.as_slice());
+        below.filter(|below| below.starts_with(b"/")).unwrap_or(path)
     }
 
     /// Device and inode of the root, which tell it from others.

@@ -17,6 +17,9 @@ const MAX_PATIENT_BYTES: usize = 16 << 10;
 /// bytes, and a process may have 65,530 of them (`vm.max_map_count`).
 const MAX_MAPS_BYTES: usize = 16 << 20;
 
+/// The most that is read of the sizes by mapping: some 700 bytes each.
+const MAX_SMAPS_BYTES: usize = 48 << 20;
+
 /// What was read on other threads, in the order in which it was asked for.
 #[derive(Debug)]
 pub struct Patient {
@@ -37,7 +40,11 @@ pub struct Text {
 
 impl Text {
     pub(super) fn read(folder: &OwnedFd, path: &str) -> Result<Self, ReadError> {
-        let most = if path.ends_with("/maps") { MAX_MAPS_BYTES } else { MAX_PATIENT_BYTES };
+        let most = match path.rsplit_once('/') {
+            Some((_, "maps")) => MAX_MAPS_BYTES,
+            Some((_, "smaps")) => MAX_SMAPS_BYTES,
+            Some(_) | None => MAX_PATIENT_BYTES,
+        };
         Self::of(|buffer| read_at(folder, path, most, buffer))
     }
 

@@ -25,6 +25,19 @@ pub struct MemoryLines {
     pub swap: Option<Bytes>,
 }
 
+/// Sizes of a process's memory, beside what is resident.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SizeLines {
+    /// `VmHWM`, the most that was ever resident.
+    pub peak: Option<Bytes>,
+    /// `VmLck`, kept from being swapped.
+    pub locked: Option<Bytes>,
+    /// `VmPTE`, page tables.
+    pub page_tables: Option<Bytes>,
+    /// `HugetlbPages`, Linux 4.4.
+    pub hugetlb: Option<Bytes>,
+}
+
 /// Context switches of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchLines {
@@ -71,6 +84,17 @@ pub fn parse_memory(text: &[u8]) -> Result<MemoryLines, ParseError> {
     })
 }
 
+/// Reads the lines with other sizes, as far as they are there.
+pub fn parse_sizes(text: &[u8]) -> SizeLines {
+    let kib = |name| number_of(text, name).map(|kib| Bytes(kib.saturating_mul(1024))).ok();
+    SizeLines {
+        peak: kib("VmHWM"),
+        locked: kib("VmLck"),
+        page_tables: kib("VmPTE"),
+        hugetlb: kib("HugetlbPages"),
+    }
+}
+
 /// Reads the lines with the context switches.
 ///
 /// # Errors
@@ -96,6 +120,14 @@ mod tests {
         assert_eq!(memory.resident, Bytes(524_288));
         assert_eq!((memory.anonymous, memory.swap), (Some(Bytes(102_400)), None));
         assert!(parse_memory(b"Name:\tkthreadd\n").is_err());
+    }
+
+    #[test]
+    fn sizes_are_those_that_are_there() {
+        let text = b"VmHWM:\t 7 kB\nVmLck:\t 0 kB\nVmPTE:\t 4 kB\n";
+        let found = parse_sizes(text);
+        assert_eq!((found.peak, found.locked), (Some(Bytes(7168)), Some(Bytes(0))));
+        assert_eq!((found.page_tables, found.hugetlb), (Some(Bytes(4096)), None));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod weights;
 pub use quality::quality;
 
 use super::{
+    lines::SourceFrame,
     maps::ImageId,
     profile::{Builder, Function, Kind, Profile, Thread},
     recording::{Cut, Place, Recording},
@@ -152,7 +153,7 @@ impl Naming<'_> {
             let mut named = parent;
             if let Some(function) = self.functions.get(&node.place) {
                 named = Some(self.builder.node(parent, *function));
-                for function in inlined.get(&node.place).into_iter().flatten() {
+                for function in inlined.get(&node.place).into_iter().flatten().flatten() {
                     named = Some(self.builder.node(named, *function));
                 }
             }
@@ -180,20 +181,21 @@ impl Naming<'_> {
         }
     }
 
-    /// The functions that were put in place of calls at a place, the outermost first.
-    fn inlined(&mut self) -> HashMap<Place, Vec<u32>> {
+    /// The functions that were put in place of calls at a place, the outermost first; none for one
+    /// without a name.
+    fn inlined(&mut self) -> HashMap<Place, Vec<Option<u32>>> {
         let mut inlined = HashMap::new();
         for (place, frames) in &self.sources.frames {
             let Place::Code { image, .. } = place else { continue };
             let module = self.modules.get(image).copied();
             // The last one is the function that was called, which has its name.
             let calls = frames.iter().rev().skip(1);
-            let names = calls.filter_map(|frame| frame.function.as_ref());
-            let function = |name: &HostText| {
+            let mut function = |name: &HostText| {
                 let name = name.as_str().to_owned();
                 self.builder.function(Function { name, module, kind: Kind::Inlined })
             };
-            let functions: Vec<u32> = names.map(function).collect();
+            let functions: Vec<Option<u32>> =
+                calls.map(|frame| frame.function.as_ref().map(&mut function)).collect();
             if !functions.is_empty() {
                 inlined.insert(*place, functions);
             }
@@ -202,14 +204,19 @@ impl Naming<'_> {
     }
 
     /// The heaviest lines.
-    fn lines(&self, inlined: &HashMap<Place, Vec<u32>>) -> Vec<Line> {
+    fn lines(&self, inlined: &HashMap<Place, Vec<Option<u32>>>) -> Vec<Line> {
         let mut weights: BTreeMap<(u32, &HostText, u32), u64> = BTreeMap::new();
         for (place, frames) in &self.sources.frames {
             let own = self.weights.at(*place).own;
-            let innermost = inlined.get(place).and_then(|functions| functions.last());
+            // Code that a compiler moved is on no line; then the line of the call is the nearest.
+            let Some((depth, (file, line))) = frames.iter().enumerate().find_map(with_line) else {
+                continue;
+            };
+            let calls = inlined.get(place).map_or(&[][..], Vec::as_slice);
+            let around = calls.get(..calls.len().saturating_sub(depth)).unwrap_or_default();
+            let innermost = around.iter().rev().find_map(Option::as_ref);
             let function = innermost.or_else(|| self.functions.get(place));
-            let line = frames.first().and_then(|frame| Some((frame.file.as_ref()?, frame.line?)));
-            if let (Some(function), Some((file, line)), 1..) = (function, line, own) {
+            if let (Some(function), 1..) = (function, own) {
                 let weight = weights.entry((*function, file, line)).or_default();
                 *weight = weight.saturating_add(own);
             }
@@ -225,6 +232,11 @@ impl Naming<'_> {
         lines.truncate(MOST_LINES);
         lines
     }
+}
+
+/// A frame with its file and its line, where it has both.
+fn with_line((depth, frame): (usize, &SourceFrame)) -> Option<(usize, (&HostText, u32))> {
+    Some((depth, (frame.file.as_ref()?, frame.line?)))
 }
 
 /// The files with most weight in unnamed code.
@@ -264,5 +276,54 @@ const fn kernel_of(part: KernelPart, is_hidden: bool) -> Kernel {
         (KernelPart::NotPermitted { .. }, _) => Kernel::NotPermitted,
         (KernelPart::Included, true) => Kernel::NamesHidden,
         (KernelPart::Included, false) => Kernel::Named,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_files_without_names_the_heaviest_are_told_of() {
+        let file = |name: u64, why| (HostText::new(format!("file {name}").as_bytes()), why);
+        let files = (0..9).map(|name| (file(name, NoNames::Stripped), name));
+        let mut unnamed: BTreeMap<_, _> = files.collect();
+        unnamed.insert(file(8, NoNames::OtherDebugFile), 20);
+        let told: Vec<_> = heaviest(unnamed, 100)
+            .into_iter()
+            .map(|row| (row.module.as_str().to_owned(), row.why, row.pct.get()))
+            .collect();
+        let wanted = [
+            ("file 8", NoNames::OtherDebugFile, 20.0),
+            ("file 8", NoNames::Stripped, 8.0),
+            ("file 7", NoNames::Stripped, 7.0),
+            ("file 6", NoNames::Stripped, 6.0),
+            ("file 5", NoNames::Stripped, 5.0),
+        ];
+        assert_eq!(told, wanted.map(|(name, why, pct)| (name.to_owned(), why, pct)));
+        assert!(heaviest(BTreeMap::from([(file(1, NoNames::NoStack), 1)]), 0).is_empty());
+    }
+
+    #[test]
+    fn each_reason_why_a_stack_ends_has_a_text_of_its_own() {
+        let texts: std::collections::BTreeSet<_> =
+            Cut::ALL.iter().map(|cut| text_of(*cut)).collect();
+        assert_eq!(texts.len(), Cut::ALL.len());
+        assert!(texts.iter().all(|text| text.starts_with(b"[") && text.ends_with(b"]")));
+    }
+
+    #[test]
+    fn what_is_known_of_the_kernel_is_why_it_is_not_there_before_its_names() {
+        let refused =
+            KernelPart::NotPermitted { errno: rustix::io::Errno::ACCESS, paranoid: Some(2) };
+        let cases = [
+            (KernelPart::Included, false, Kernel::Named),
+            (KernelPart::Included, true, Kernel::NamesHidden),
+            (KernelPart::NotAsked, true, Kernel::NotAsked),
+            (refused, false, Kernel::NotPermitted),
+        ];
+        for (part, is_hidden, wanted) in cases {
+            assert_eq!(kernel_of(part, is_hidden), wanted, "{part:?}");
+        }
     }
 }

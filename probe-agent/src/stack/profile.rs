@@ -14,6 +14,7 @@ mod difference;
 mod folded;
 mod parts;
 mod ranking;
+mod sites;
 mod tree;
 
 pub use builder::Builder;
@@ -22,7 +23,7 @@ pub use difference::{Change, Difference};
 pub use folded::{FoldedError, FoldedLimits, FoldedLoss};
 pub use protocol::recording::Kind;
 pub use ranking::{Row, Share, Stack, Subject};
-pub use tree::{Branch, Branches};
+pub use tree::{AllCut, Branch, Cut, Growth, Tree, Weights};
 
 use protocol::{host_text::HostText, recording};
 use serde::{Deserialize, Serialize};
@@ -98,6 +99,19 @@ impl Profile {
         &self.threads
     }
 
+    /// A thread by its number, and the weight of its stacks.
+    pub fn thread(&self, tid: u32) -> Option<(&Thread, u64)> {
+        let is_it = |thread: &Thread| thread.tid == tid;
+        let found = self.threads.iter().find(|thread| is_it(thread))?;
+        let of_it = |sample: &&Sample| self.threads.get(place(sample.thread)).is_some_and(is_it);
+        Some((found, self.samples.iter().filter(of_it).map(|sample| sample.weight).sum()))
+    }
+
+    /// Whether any function is of a kind.
+    pub fn has(&self, kind: Kind) -> bool {
+        self.functions.iter().any(|function| function.kind == kind)
+    }
+
     /// Nodes of the call tree.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
@@ -123,15 +137,6 @@ impl Profile {
     /// A module's name, as answers have it.
     pub fn module_name(&self, module: u32) -> Option<HostText> {
         self.module(module).map(|name| HostText::escaped(name.to_owned()))
-    }
-
-    /// The weight of stacks that end in a kind of code.
-    pub fn weight_in(&self, kind: Kind) -> u64 {
-        let is_in = |sample: &&Sample| {
-            let function = sample.node.and_then(|node| self.function_of(node));
-            function.and_then(|index| self.function(index)).is_some_and(|found| found.kind == kind)
-        };
-        self.samples.iter().filter(is_in).map(|sample| sample.weight).sum()
     }
 
     fn function(&self, index: u32) -> Option<&Function> {

@@ -26,32 +26,19 @@ pub fn facts(title: &str, recording: &Recording) -> Table {
             format!("{what}{pid}{name}")
         }
     };
-    let unit = if recording.counted.has_rate() {
-        format!("{} a second", recording.hertz)
+    let samples = if recording.scope == Scope::Given {
+        format!("{}, by the counts of the text", recording.samples)
     } else {
-        format!("one for {} events", recording.hertz)
+        counts(recording)
     };
-    let mut facts = vec![
-        ("of", of),
-        (
-            "samples",
-            format!(
-                "{} of {} ({unit}), {} processes, {} threads",
-                recording.samples,
-                spelled(&recording.counted),
-                recording.processes,
-                recording.threads
-            ),
-        ),
-    ];
+    let mut facts = vec![("of", of), ("samples", samples)];
     let known = |value: &Observed<_>| or_unknown(value, |value| percent(*value));
     let mut stacks = match recording.stacks {
         Stacks::FramePointers => {
             format!("by frame pointers {} %", known(&quality.by_frame_pointers_pct))
         }
-        Stacks::UnwindTables | Stacks::Given => {
-            format!("complete {} %", known(&quality.complete_pct))
-        }
+        Stacks::UnwindTables => format!("complete {} %", known(&quality.complete_pct)),
+        Stacks::Given => "as they were given".to_owned(),
     };
     for Incomplete { why, pct } in &quality.incomplete {
         stacks.push_str(&format!("; {} {} %", cut(*why), percent(*pct)));
@@ -152,4 +139,20 @@ pub fn stack_table(row: &StackRow) -> Table {
         }
     }
     table
+}
+
+/// Samples, what they count, and of how much.
+fn counts(recording: &Recording) -> String {
+    let unit = if recording.counted.has_rate() {
+        format!("{} a second", recording.hertz)
+    } else {
+        format!("one for {} events", recording.hertz)
+    };
+    format!(
+        "{} of {} ({unit}), {} processes, {} threads",
+        recording.samples,
+        spelled(&recording.counted),
+        recording.processes,
+        recording.threads
+    )
 }

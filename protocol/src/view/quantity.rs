@@ -26,6 +26,12 @@ pub fn byte_rate(value: PerSecond) -> String {
     scaled(value.get(), 1024.0, &["", "K", "M", "G", "T", "P"])
 }
 
+/// A rate of bytes that may be negative, per second.
+pub fn signed_byte_rate(per_s: i64) -> String {
+    let amount = bytes(Bytes(per_s.unsigned_abs()));
+    if per_s < 0 { format!("-{amount}") } else { amount }
+}
+
 /// A rate of bytes with its unit, for a sentence.
 pub fn byte_rate_with_unit(value: PerSecond) -> String {
     scaled(value.get(), 1024.0, &[" B/s", " KiB/s", " MiB/s", " GiB/s", " TiB/s", " PiB/s"])
@@ -89,6 +95,7 @@ mod tests {
                 byte_rate_with_unit(PerSecond::over(25_062_400, second).unwrap()),
                 "23.9 MiB/s",
             ),
+            ("a rate that falls", signed_byte_rate(-52_428_800), "-50.0M"),
             ("slow rate", rate(PerSecond::over(1, Duration::from_secs(3)).unwrap()), "0.3"),
             ("fast rate", rate(PerSecond::over(4_312, second).unwrap()), "4.3k"),
             ("seconds", age(59), "59s"),

@@ -20,3 +20,8 @@ pub fn configuration(environment: &Environment) -> Option<PathBuf> {
 pub fn log(environment: &Environment, _is_root: bool) -> Option<PathBuf> {
     named(environment, "LOCALAPPDATA").map(|base| own(&base))
 }
+
+/// No server listens here.
+pub const fn servers(_environment: &Environment, _is_root: bool) -> Vec<PathBuf> {
+    Vec::new()
+}

@@ -119,7 +119,8 @@ impl Opened {
         let image = images.of(pid, *id, name);
         let code = Arc::clone(images.code(image, [pid, pid], (*start, *end))?);
         let path = file.path.clone().unwrap_or_default();
-        let program = Program { code: Arc::clone(&code), path, pids: vec![pid] };
+        let program =
+            Program { code: Arc::clone(&code), path, pids: vec![pid], parents: Vec::new() };
         let apart = finder.apart(vec![program]).pop().unwrap_or_default();
         Some(Self { code, apart })
     }

@@ -38,8 +38,16 @@ pub fn find(id: ArtifactId, request: &Request, context: &Context<'_>) -> Result<
         None => heaviest(&stored).into_iter().collect(),
     };
     let Some(number) = functions.first().copied() else {
-        let function = request.function.clone().unwrap_or_default();
-        return Err(AgentError::NoSuchFunction { function });
+        return match request.function.clone() {
+            Some(function) => Err(AgentError::NoSuchFunction { function }),
+            // Nothing ran while it was recorded.
+            None => Ok(Place {
+                recording: Some(stored.recording),
+                all: Some(0),
+                no_lines: Some(Text::NoLinesRecorded),
+                ..Place::default()
+            }),
+        };
     };
     let mut place = place_of(&stored, number, functions.get(1..).unwrap_or_default());
     // A recording knows what a file is called, and not where it is.

@@ -82,7 +82,7 @@ fn read_in(root: &InsideRoot<'_>, wanted: &Wanted, pid: Option<u32>) -> Result<S
     jail::check(&path)?;
     let (bytes, is_whole) =
         read_start(&file).map_err(|errno| state_of(NotOpened::Refused(errno)))?;
-    let program = wanted.program.as_deref().and_then(|path| root.open(path).ok());
+    let program = wanted.program.as_deref().and_then(|path| root.open(root.path_below(path)).ok());
     let is_newer = program.map(|program| {
         let changed = |status: &rustix::fs::Stat| (status.st_mtime, status.st_mtime_nsec);
         changed(&status) > changed(&program.status)

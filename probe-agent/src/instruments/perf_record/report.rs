@@ -11,8 +11,8 @@ use crate::{
     order, rank,
     stack::{
         naming::Names,
-        profile::{Kind, Profile, Row, Stack, Subject as Ranked},
-        recording::Recording as Made,
+        profile::{Profile, Row, Stack, Subject as Ranked},
+        recording::{Place, Recording as Made},
         stored::Stored,
     },
 };
@@ -55,6 +55,7 @@ pub(super) fn answer(
     let refused = sampling::refusals(&made.basis, names.kernel, context.root);
     let has_ended = has_ended(&subject, request.start_ticks, context);
     let processes = processes(&made, &names.profile);
+    let kernel_pct = kernel_pct(&made);
     let lost =
         Lost { malformed: made.losses.malformed, samples: made.losses.lost, ..Lost::default() };
     let recording = subject.described(&made, &names, took);
@@ -67,9 +68,7 @@ pub(super) fn answer(
     let all = profile.weight();
     let mut report = Report {
         cpu_pct: cpu_pct(recording, took),
-        kernel_pct: Percent::of(profile.weight_in(Kind::Kernel) as f64, all as f64)
-            .ok_or(Reason::NoSamples)
-            .into(),
+        kernel_pct,
         has_ended,
         functions: Vec::new(),
         stacks: stacks(profile),
@@ -126,6 +125,17 @@ fn cpu_pct(recording: &Recording, took: Duration) -> Observed<Percent> {
         }
     };
     Percent::of_time(spent, took).ok_or(Reason::EmptyWindow).into()
+}
+
+/// What ends in the kernel, with or without a name.
+fn kernel_pct(made: &Made) -> Observed<Percent> {
+    let is_in_kernel = |node: u32| {
+        let node = usize::try_from(node).ok().and_then(|node| made.nodes.get(node));
+        node.is_some_and(|node| matches!(node.place, Place::Kernel(_)))
+    };
+    let weights = made.weights.iter().filter(|(_, node, _)| is_in_kernel(*node));
+    let events: u64 = weights.map(|(_, _, weight)| weight.events).sum();
+    Percent::of(events as f64, made.counts.all.events as f64).ok_or(Reason::NoSamples).into()
 }
 
 /// Whether the process is not there any more, or is another.

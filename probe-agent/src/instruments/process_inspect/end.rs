@@ -1,26 +1,27 @@
 //! Everything that is read at one end of the window.
 
-use super::{
-    cgroup_levels::{CgroupEnd, CgroupLevels},
-    threads::{self, Threads},
-};
+use super::threads::{self, Threads};
 use crate::{
     call::Context,
-    instruments::{identity::missing, ownership::has_its_own, process_files::ProcessFiles},
+    instruments::{
+        cgroup_levels::{CgroupEnd, CgroupLevels},
+        identity::missing,
+        one_process::Line,
+        ownership::has_its_own,
+        process_files::ProcessFiles,
+    },
     proc::{
-        Root,
         host_stat::{self, HostStat},
         limits,
         parse::only_number,
         pid_io::PidIo,
-        pid_stat::{self, PidStat, Reaped},
+        pid_stat::{self, Reaped},
         pid_status::{self, MemoryLines},
         pressure,
     },
 };
 use protocol::{
     error::AgentError,
-    host_text::HostText,
     instruments::process_list::State,
     observed::{Feature, Observed, Reason, Switch},
 };
@@ -48,59 +49,6 @@ pub(super) struct End {
     pub(super) cpu_pressure: Observed<Duration>,
     pub(super) io_pressure: Observed<Duration>,
     pub(super) memory_pressure: Observed<Duration>,
-}
-
-/// The process's line, and when it was read.
-#[derive(Debug)]
-pub(super) struct Line {
-    /// On the monotonic clock.
-    pub(super) at: Duration,
-    pub(super) since_boot: Duration,
-    pub(super) start_ticks: u64,
-    pub(super) parent_pid: u32,
-    pub(super) name: HostText,
-    pub(super) state: State,
-    pub(super) is_kernel_thread: bool,
-    pub(super) threads: u32,
-    pub(super) cpu: Ticks,
-    pub(super) minor_faults: u64,
-    pub(super) major_faults: u64,
-}
-
-/// Time of a process in clock ticks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ticks {
-    pub(super) user: u64,
-    pub(super) system: u64,
-    pub(super) children: u64,
-}
-
-impl Line {
-    pub(super) fn of(stat: &PidStat<'_>, root: &Root) -> Self {
-        Self {
-            at: root.monotonic(),
-            since_boot: root.since_boot(),
-            start_ticks: stat.start_ticks,
-            parent_pid: stat.parent_pid,
-            name: HostText::new(stat.name),
-            state: State::from_letter(stat.state),
-            is_kernel_thread: stat.is_kernel_thread(),
-            threads: stat.threads,
-            cpu: Ticks {
-                user: stat.user_ticks,
-                system: stat.system_ticks,
-                children: stat.children_ticks,
-            },
-            minor_faults: stat.minor_faults,
-            major_faults: stat.major_faults,
-        }
-    }
-
-    /// Whether the process has ended. One whose first thread ended looks like a zombie, too; the
-    /// others are still counted then.
-    pub(super) fn is_over(&self) -> bool {
-        matches!(self.state, State::Zombie | State::Dead) && self.threads <= 1
-    }
 }
 
 impl End {

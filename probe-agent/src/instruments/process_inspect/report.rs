@@ -8,7 +8,7 @@ use super::{
 use crate::{
     call::Context,
     instruments::{
-        ownership::{self, Placement, Users},
+        one_process,
         window::{Window, growth},
     },
     os::clock,
@@ -18,9 +18,8 @@ use crate::{
 use protocol::{
     Report as AnyReport,
     error::AgentError,
-    host_text::MAX_BYTES,
     instruments::process_inspect::{
-        Cgroup, Cpu, Descriptors, HostContext, Identity, Io, Memory, Report, Request, ThreadRow,
+        Cgroup, Cpu, Descriptors, HostContext, Io, Memory, Report, Request, ThreadRow,
     },
     loss::{Lost, Truncation},
     message::{Engine, Meta},
@@ -47,7 +46,8 @@ pub(super) fn assemble(
     let used = Used::between(first, last, sampler.saw_others(&last.threads));
     let two_instants = context.root.has_two_instants();
     let ends = Ends { first, last, used, window, two_instants };
-    let (process, redacted) = ends.identity(request, context);
+    let whose = (request.pid, last.via);
+    let (process, redacted) = one_process::identity(whose, &last.line, context);
     let all_threads = ends.used.threads.clone();
     let blocked = |id| {
         let thread = all_threads.iter().find(|thread| thread.id == id);
@@ -132,33 +132,6 @@ struct Ends<'e> {
 }
 
 impl Ends<'_> {
-    fn identity(&self, request: &Request, context: &Context<'_>) -> (Identity, u32) {
-        let line = &self.last.line;
-        let via = self.last.via;
-        let (command, redacted) = match ownership::has_its_own(line.state, line.is_kernel_thread) {
-            Ok(()) => ownership::command(via, MAX_BYTES, context),
-            Err(nature) => (Observed::Unknown(nature), 0),
-        };
-        let Placement { service, container } = Placement::of(via, context);
-        let identity = Identity {
-            pid: request.pid,
-            start_ticks: line.start_ticks,
-            parent_pid: line.parent_pid,
-            name: line.name.clone(),
-            command,
-            user: Users::read(context.root).of(request.pid, context),
-            service,
-            container,
-            is_kernel_thread: line.is_kernel_thread,
-            state: line.state,
-            threads: line.threads,
-            age_s: (context.root.knows_uptime())
-                .map(|()| line.since_boot.saturating_sub(clock::ticks(line.start_ticks)).as_secs())
-                .into(),
-        };
-        (identity, redacted)
-    }
-
     fn cpu(&self, busiest: Option<&ThreadUse>, context: &Context<'_>) -> Cpu {
         let (now, before) = (&self.last.line.cpu, &self.first.line.cpu);
         let ticks = |now: u64, before: u64| {
@@ -362,9 +335,9 @@ fn per_second(growth: i64, window: Duration) -> Option<i64> {
 mod tests {
     use super::*;
     use crate::instruments::{
+        cgroup_levels::CgroupLevels,
         fake::{FakeMachine, FakeStat, io},
         process_files::ProcessFiles,
-        process_inspect::cgroup_levels::CgroupLevels,
         thread_accounts::ThreadId,
     };
     use protocol::{host_text::HostText, instruments::process_list::State, loss::CutBy};

@@ -1,8 +1,8 @@
 //! The threads at one end of the window.
 
-use crate::instruments::identity::missing;
 use crate::{
     instruments::{
+        identity::missing,
         process_files::{ProcessFiles, io_of_each},
         thread_accounts::ThreadId,
     },

@@ -121,9 +121,9 @@ fn sum<T: Counted>(
 mod tests {
     use super::*;
     use crate::instruments::{
+        cgroup_levels::CgroupLevels,
         fake::{FakeMachine, FakeStat, io},
         process_files::ProcessFiles,
-        process_inspect::cgroup_levels::CgroupLevels,
     };
     use protocol::observed::Feature;
 

@@ -63,13 +63,15 @@ pub struct Program {
     pub code: Arc<Code>,
     /// Its path, in the namespace of its processes.
     pub path: Vec<u8>,
-    /// The processes, by whose roots the file is looked for, and their parents.
+    /// The processes, by whose roots the file is looked for.
     pub pids: Vec<u32>,
+    /// Their parents, for when they have ended.
+    pub parents: Vec<u32>,
 }
 
 impl PartialEq for Program {
     fn eq(&self, other: &Self) -> bool {
-        (&self.path, &self.pids) == (&other.path, &other.pids)
+        (&self.path, &self.pids, &self.parents) == (&other.path, &other.pids, &other.parents)
     }
 }
 
@@ -77,7 +79,7 @@ impl Eq for Program {}
 
 impl Hash for Program {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.path, &self.pids).hash(state);
+        (&self.path, &self.pids, &self.parents).hash(state);
     }
 }
 
@@ -159,35 +161,62 @@ impl Files for InsideRoot<'_> {
     }
 }
 
+/// The folder of a distribution below some root, and nothing else there: beside a program of another
+/// root is what that one's owner put there.
+struct OfDistribution<'b, 'p>(&'b InsideRoot<'p>);
+
+impl Files for OfDistribution<'_, '_> {
+    type Bytes = Mapped;
+
+    fn open(&self, path: &[u8]) -> Option<Mapped> {
+        path.starts_with(b"/usr/lib/debug/").then(|| Files::open(self.0, path)).flatten()
+    }
+}
+
 /// Looks below each root in turn: a program that was taken apart elsewhere may have its other part
 /// only here. It counts only if it is of the same build.
 fn apart(proc: &OwnedFd, program: &Program) -> Apart {
     let Ok(image) = ElfFile::parse(program.code.bytes()) else { return Apart::None };
     let mut tried = Vec::new();
     let mut found = Apart::None;
-    let processes = program.pids.iter().map(u32::to_string).chain(["self".to_owned()]);
-    for process in processes {
+    let own = program.pids.iter().map(|pid| (pid.to_string(), true));
+    let others = program.parents.iter().map(u32::to_string).chain(["self".to_owned()]);
+    for (process, is_its_own) in own.chain(others.map(|other| (other, false))) {
         let Ok(root) = InsideRoot::of(proc, &process) else { continue };
         let Ok(id) = root.id() else { continue };
         if tried.contains(&id) {
             continue;
         }
-        match debug_files::split_from(&image, &program.path, &root) {
-            Lookup::Found { bytes, path } => {
-                let shared = ElfFile::parse(bytes.as_ref()).ok().and_then(|debug| {
-                    match debug_files::shared_with(&debug, &path, &root) {
-                        Lookup::Found { bytes, .. } => Some(bytes.0),
-                        Lookup::OfAnotherBuild { .. } | Lookup::None => None,
-                    }
-                });
-                return Apart::Found(DebugFile { file: bytes.0, shared });
-            }
-            Lookup::OfAnotherBuild { .. } => found = Apart::OfAnotherBuild,
-            Lookup::None => {}
+        let path = root.path_below(&program.path);
+        let here = match is_its_own {
+            true => look(&image, path, &root),
+            false => look(&image, path, &OfDistribution(&root)),
+        };
+        match here {
+            Apart::Found(_) => return here,
+            Apart::OfAnotherBuild => found = here,
+            Apart::None => {}
         }
         tried.push(id);
     }
     found
+}
+
+/// Looks in one root.
+fn look(image: &ElfFile<'_>, path: &[u8], files: &impl Files<Bytes = Mapped>) -> Apart {
+    let (debug, path) = match debug_files::split_from(image, path, files) {
+        Lookup::Found { bytes, path } => (bytes, path),
+        Lookup::OfAnotherBuild { .. } => return Apart::OfAnotherBuild,
+        Lookup::None => return Apart::None,
+    };
+    let shared =
+        ElfFile::parse(debug.as_ref()).ok().and_then(|debug| {
+            match debug_files::shared_with(&debug, &path, files) {
+                Lookup::Found { bytes, .. } => Some(bytes.0),
+                Lookup::OfAnotherBuild { .. } | Lookup::None => None,
+            }
+        });
+    Apart::Found(DebugFile { file: debug.0, shared })
 }
 
 /// Reads a map where its owner is one of those who may write it. Like perf, which takes none of

@@ -56,21 +56,12 @@ impl Naming<'_> {
         if has(b".symtab") && (has(b".debug_info") || !wants_lines()) {
             return None;
         }
-        let pids = self.pids(&used.processes);
-        Some(Program { code: Arc::clone(code), path: image.name.clone(), pids })
-    }
-
-    /// Processes and their parents, each once.
-    pub(super) fn pids(&self, processes: &[u32]) -> Vec<u32> {
-        let processes = processes.iter().filter_map(|at| self.recording.processes.get(index(*at)));
-        let mut pids = Vec::new();
-        let own = processes.clone().map(|process| process.pid);
-        for pid in own.chain(processes.filter_map(|process| process.parent)) {
-            if !pids.contains(&pid) {
-                pids.push(pid);
-            }
-        }
-        pids
+        let processes = used.processes.iter();
+        let processes = processes.filter_map(|at| self.recording.processes.get(index(*at)));
+        let pids = processes.clone().map(|process| process.pid).collect();
+        let mut parents: Vec<u32> = processes.filter_map(|process| process.parent).collect();
+        parents.dedup();
+        Some(Program { code: Arc::clone(code), path: image.name.clone(), pids, parents })
     }
 
     fn name_image(

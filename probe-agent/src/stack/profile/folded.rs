@@ -2,7 +2,7 @@
 //!
 //! There is no standard. The count stands behind the last space; a frame may hold spaces, but no
 //! semicolon. async-profiler marks kinds of code by suffixes (`_[j]`, `_[i]`, `_[0]`, `_[1]`, `_[k]`),
-//! perf's collapser and bcc mark the kernel by `_[k]`, and bcc separates user and kernel by `-`.
+//! perf's collapser and bcc mark the kernel by `_[k]`, and bcc can separate user and kernel by `-`.
 
 use super::{Builder, Function, Kind, Profile, Thread, place};
 use protocol::host_text::HostText;
@@ -18,11 +18,20 @@ pub struct FoldedLimits {
     pub name_bytes: usize,
     /// Different nodes of the call tree.
     pub nodes: usize,
+    /// All counts together. A line that would make it more is not taken in.
+    pub weight: u64,
 }
 
 impl FoldedLimits {
     /// What an incident's recording fits into, and an agent's memory too.
-    pub const USUAL: Self = Self { bytes: 16 << 20, depth: 512, name_bytes: 512, nodes: 500_000 };
+    pub const USUAL: Self = Self {
+        bytes: 16 << 20,
+        depth: 512,
+        name_bytes: 512,
+        nodes: 500_000,
+        // Up to here every count is a number of its own in JSON, and no sum of them overflows.
+        weight: 1 << 53,
+    };
 }
 
 /// Why a text is no profile.
@@ -36,6 +45,9 @@ pub enum FoldedError {
         /// The limit.
         limit: usize,
     },
+    /// It has nothing but empty lines and comments.
+    #[error("the text has no stacks in it")]
+    Empty,
     /// Not one line is a stack.
     #[error(
         "no line of it is a stack with a count, as in `main;work;hash 12`; the first is: {first}"
@@ -77,17 +89,19 @@ impl Profile {
         let mut builder = Builder::default();
         let thread = builder.thread(Thread { pid: 0, tid: 0, name: String::new() });
         let mut loss = FoldedLoss::default();
-        let (mut stacks, mut differences) = (0_u64, 0_u64);
+        let (mut stacks, mut differences, mut all) = (0_u64, 0_u64, 0_u64);
         let mut first: Option<&[u8]> = None;
         for line in text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii) {
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
             first = first.or(Some(line));
-            let Some((frames, weight)) = counted(line) else {
+            let within = |(_, weight): &(&[u8], u64)| *weight <= limits.weight - all;
+            let Some((frames, weight)) = counted(line).filter(within) else {
                 loss.lines += 1;
                 continue;
             };
+            all += weight;
             stacks += 1;
             differences += u64::from(counted(frames).is_some());
             let (node, is_cut) = add(&mut builder, frames, limits);
@@ -97,9 +111,9 @@ impl Profile {
             }
             builder.count(thread, node, weight);
         }
+        let first = first.ok_or(FoldedError::Empty)?;
         if stacks == 0 {
-            let first = HostText::capped(first.unwrap_or_default(), 100);
-            return Err(FoldedError::NoStack { first });
+            return Err(FoldedError::NoStack { first: HostText::capped(first, 100) });
         }
         if differences == stacks {
             return Err(FoldedError::Difference);
@@ -146,15 +160,25 @@ fn without_separators(name: &str) -> String {
 
 /// Adds a stack. Tells its node, and whether some of it was left out.
 fn add(builder: &mut Builder, frames: &[u8], limits: &FoldedLimits) -> (Option<u32>, bool) {
-    let mut node = None;
-    let frames = frames.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-    // bcc puts a lone dash between user and kernel.
-    let frames = frames.filter(|frame| !frame.is_empty() && *frame != b"-" && *frame != b"--");
-    for (depth, frame) in frames.enumerate() {
+    let (mut node, mut depth, mut is_kernel) = (None, 0, false);
+    for frame in frames.split(|byte| *byte == b';').map(<[u8]>::trim_ascii) {
+        match frame {
+            b"" => continue,
+            // bcc puts a lone dash between user and kernel, and between kernel and user in the stack
+            // of who woke somebody, which it puts behind two dashes and upside down.
+            b"-" => {
+                is_kernel = !is_kernel;
+                continue;
+            }
+            b"--" => continue,
+            _ => {}
+        }
         if depth >= limits.depth || builder.nodes() >= limits.nodes {
             return (node, true);
         }
+        depth += 1;
         let (name, kind) = kind_of(frame);
+        let kind = if is_kernel && kind == Kind::User { Kind::Kernel } else { kind };
         let name = HostText::capped(name, limits.name_bytes).to_string();
         let function = builder.function(Function { name, module: None, kind });
         node = Some(builder.node(node, function));

@@ -132,26 +132,9 @@ fn a_name_is_found_whole_before_it_is_found_within_others() {
 }
 
 #[test]
-fn the_tree_keeps_its_heaviest_branches_and_tells_what_was_cut() {
-    let profile =
-        profile(&[("main;work;hash", 60), ("main;work;copy", 30), ("main;idle", 6), ("start", 4)]);
-    let Branches { branches, of, cut_weight } = profile.branches(4);
-    let shown: Vec<_> = branches
-        .iter()
-        .map(|branch| (branch.depth, profile.shown(branch.function), branch.own, branch.total))
-        .collect();
-    let want = [(0, "main", 0, 96), (1, "work", 0, 90), (2, "hash", 60, 60), (2, "copy", 30, 30)];
-    assert_eq!(shown, want.map(|(depth, name, own, total)| (depth, name.to_owned(), own, total)));
-    assert_eq!((of, cut_weight), (6, 10));
-    assert_eq!(profile.branches(100).cut_weight, 0);
-    assert_eq!(profile.branches(0).cut_weight, 100);
-}
-
-#[test]
 fn no_samples_are_no_rows_and_no_panic() {
     let profile = Profile::default();
     assert!(profile.ranking(Subject::Functions, false).is_empty());
-    assert!(profile.branches(10).branches.is_empty());
     assert_eq!(profile.chains(&[0], Direction::Callees, 3).weight, 0);
     assert_eq!(profile.folded().count(), 0);
 }
@@ -169,5 +152,4 @@ fn numbers_that_lead_nowhere_are_survived() {
         }
     }
     assert_eq!(profile.folded().count(), 1);
-    profile.branches(10);
 }

@@ -26,7 +26,9 @@ fn what_profilers_write_is_read() {
         // stackcollapse-perf.pl --kernel
         ("web;main;read;vfs_read_[k] 9", "vfs_read", Kind::Kernel, 9),
         // bcc profile -f, offcputime -f
-        ("web;main;-;schedule 1234567", "schedule", Kind::User, 1_234_567),
+        ("web;main;-;schedule 1234567", "schedule", Kind::Kernel, 1_234_567),
+        // bcc offwaketime -f: who waited, and behind two dashes who ended it
+        ("web;main;-;schedule;--;try_to_wake_up;-;send;db 5", "db", Kind::User, 5),
         ("web;[unknown] 3", "[unknown]", Kind::Unnamed, 3),
         ("web;[libc.so.6] 3", "[libc.so.6]", Kind::Unnamed, 3),
         // A count with a fraction.
@@ -70,7 +72,8 @@ fn what_is_no_profile_is_refused() {
     let refused = |text: &[u8]| Profile::from_folded(text, &FoldedLimits::USUAL).unwrap_err();
     let error = refused(b"\x1b[31mhello\nworld").to_string();
     assert!(error.contains("\\x1b[31mhello") && error.contains("main;work;hash 12"), "{error}");
-    assert!(matches!(refused(b""), FoldedError::NoStack { .. }));
+    assert_eq!(refused(b""), FoldedError::Empty);
+    assert_eq!(refused(b"# nothing\n\n"), FoldedError::Empty);
     assert_eq!(refused(b"a;b 1 2\na;c 3 4\n"), FoldedError::Difference);
     let limits = FoldedLimits { bytes: 10, ..FoldedLimits::USUAL };
     let error = Profile::from_folded(&[b'a'; 11], &limits).unwrap_err();

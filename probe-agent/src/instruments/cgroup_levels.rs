@@ -32,6 +32,24 @@ pub(super) struct CgroupLevels {
     memory: Result<Hierarchy, Reason>,
 }
 
+/// The memory of a process's cgroups at one end of a window.
+#[derive(Debug)]
+pub(super) struct MemoryEnd {
+    /// Charged to its own.
+    pub(super) memory: Observed<Bytes>,
+    /// Of it, what cannot simply be dropped.
+    pub(super) working_set: Observed<Bytes>,
+    /// The tightest limit of all levels.
+    pub(super) limit: Observed<Bytes>,
+    /// The least that a level has left below its limit, without what can be dropped.
+    pub(super) left: Observed<Bytes>,
+    /// Swapped out of its own.
+    pub(super) swap: Observed<Bytes>,
+    limit_hits: Result<PerLevel<u64>, Reason>,
+    /// Killed in its own.
+    pub(super) oom_kills: Observed<u64>,
+}
+
 /// What is read at one end of the window.
 #[derive(Debug)]
 pub(super) struct CgroupEnd {
@@ -106,6 +124,67 @@ impl CgroupLevels {
     }
 }
 
+/// What a cgroup uses without what can be dropped.
+fn working_set(files: &CgroupFiles, at: &str, root: &Root) -> Result<Bytes, Reason> {
+    let (all, inactive) = (files.memory(at, root)?, files.inactive_file(at, root)?);
+    Ok(Bytes(all.0.saturating_sub(inactive.0)))
+}
+
+/// What a cgroup may still use; `None` without a limit.
+fn left(files: &CgroupFiles, at: &str, root: &Root) -> Result<Option<Bytes>, Reason> {
+    let Some(limit) = files.memory_limit(at, root)? else { return Ok(None) };
+    let used = working_set(files, at, root)?;
+    Ok(Some(Bytes(limit.0.saturating_sub(used.0))))
+}
+
+impl CgroupLevels {
+    /// Reads the memory of all levels.
+    pub(super) fn read_memory(&self, context: &Context<'_>) -> MemoryEnd {
+        let root = context.root;
+        let memory = self.memory.as_ref().map_err(Clone::clone);
+        let own = |read: fn(&CgroupFiles, &str, &Root) -> Result<Bytes, Reason>| {
+            let own = memory.clone();
+            own.and_then(|levels| levels.own(|files, at| read(files, at, root))).into()
+        };
+        let tightest = |read: fn(&CgroupFiles, &str, &Root) -> Result<Option<Bytes>, Reason>| {
+            let levels =
+                memory.clone().map(|levels| levels.each(|files, at| read(files, at, root)));
+            levels.map_or_else(Observed::Unknown, |levels| levels.tightest())
+        };
+        MemoryEnd {
+            memory: own(CgroupFiles::memory),
+            working_set: own(working_set),
+            limit: tightest(CgroupFiles::memory_limit),
+            left: tightest(left),
+            swap: own(CgroupFiles::swap),
+            limit_hits: (memory.clone())
+                .map(|levels| levels.each(|files, at| files.limit_hits(at, root))),
+            oom_kills: memory
+                .and_then(|levels| levels.own(|files, at| files.oom_kills(at, root)))
+                .into(),
+        }
+    }
+}
+
+impl MemoryEnd {
+    /// Times a limit of any level was hit since an earlier end.
+    pub(super) fn limit_hits_since(&self, earlier: &Self) -> Observed<u64> {
+        hits_since(&self.limit_hits, &earlier.limit_hits)
+    }
+}
+
+/// Times a limit of any level was hit between two reads.
+fn hits_since(
+    now: &Result<PerLevel<u64>, Reason>,
+    earlier: &Result<PerLevel<u64>, Reason>,
+) -> Observed<u64> {
+    let grown = |now: &u64, before: &u64| now.saturating_sub(*before);
+    now.clone()
+        .and_then(|now| Ok((now, earlier.clone()?)))
+        .map(|(now, before)| now.since(&before, grown, u64::saturating_add, |hits| *hits > 0))
+        .unwrap_or_else(Observed::Unknown)
+}
+
 impl CgroupEnd {
     /// Forgets what a difference is formed from.
     pub(super) fn forget_counters(&mut self, reason: &Reason) {
@@ -130,12 +209,7 @@ impl CgroupEnd {
 
     /// Times a limit of any level was hit since an earlier end.
     pub(super) fn limit_hits_since(&self, earlier: &Self) -> Observed<u64> {
-        let grown = |now: &u64, before: &u64| now.saturating_sub(*before);
-        self.limit_hits
-            .clone()
-            .and_then(|now| Ok((now, earlier.limit_hits.clone()?)))
-            .map(|(now, before)| now.since(&before, grown, u64::saturating_add, |hits| *hits > 0))
-            .unwrap_or_else(Observed::Unknown)
+        hits_since(&self.limit_hits, &earlier.limit_hits)
     }
 }
 

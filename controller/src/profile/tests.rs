@@ -1,0 +1,139 @@
+//! Each format, from one small recording with everything that a format may stumble over.
+
+use super::*;
+use protocol::{
+    instruments::export::{Item, Parts, Report},
+    recording::{self, Kind},
+};
+
+#[path = "../../../fixtures/golden.rs"]
+mod golden;
+
+/// The pieces of a small recording: two threads, one with a name that would forge a frame; code of the
+/// kernel, of a runtime and inlined; a stack without a frame; one source line.
+pub(super) fn pieces() -> Vec<Item> {
+    let text = |text: &str| HostText::new(text.as_bytes());
+    let function = |name: &str, module, kind| Function { name: text(name), module, kind };
+    let call = |parent, function| Call { parent, function };
+    let stack = |thread, call, weight| Stack { thread, call, weight };
+    vec![
+        Item::Modules(vec![text("app (v2)"), text("[kernel.kallsyms]")]),
+        Item::Functions(vec![
+            function("main", Some(0), Kind::User),
+            function("std::vec<a;b>::push", Some(0), Kind::Inlined),
+            function("read_file", Some(0), Kind::User),
+            function("vfs_read", Some(1), Kind::Kernel),
+        ]),
+        Item::Functions(vec![
+            function("LazyCompile:~f\u{202e} 12", None, Kind::Jit),
+            function("[incomplete]", None, Kind::Cut),
+        ]),
+        Item::Threads(vec![
+            Thread { pid: 7, tid: 7, name: text("web") },
+            Thread { pid: 7, tid: 8, name: text("a;b 1") },
+        ]),
+        Item::Calls(vec![
+            call(None, 0),
+            call(Some(0), 1),
+            call(Some(0), 2),
+            call(Some(2), 3),
+            call(None, 5),
+            call(Some(4), 4),
+        ]),
+        Item::Stacks(vec![
+            stack(0, Some(1), 6_000_000_000),
+            stack(0, Some(3), 3_000_000_000),
+            stack(1, Some(5), 990_000_000),
+            stack(1, None, 10_000_000),
+        ]),
+        Item::Lines(vec![Line {
+            function: 1,
+            file: text("src/a b.rs"),
+            line: 12,
+            weight: 6_000_000_000,
+        }]),
+    ]
+}
+
+pub(super) fn report() -> Report {
+    let mut recording = recording::example();
+    recording.samples = 1000;
+    recording.events = 10_000_000_000;
+    recording.hertz = 100;
+    let parts = Parts { modules: 2, functions: 6, threads: 2, calls: 6, stacks: 4, lines: 1 };
+    Report { recording, parts }
+}
+
+pub(super) fn profile() -> Profile {
+    let mut arriving = Arriving::default();
+    pieces().into_iter().for_each(|item| arriving.accept(item));
+    arriving.finish(report()).unwrap()
+}
+
+fn written(profile: &Profile, format: Format) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    profile.write(format, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn each_format_reads_as_it_did() {
+    use std::{fmt::Write as _, io::Read as _};
+    for format in Format::ALL {
+        let bytes = written(&profile(), format);
+        let text = if format.is_binary() {
+            // As it is before it is packed.
+            let mut unpacked = Vec::new();
+            flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut unpacked).unwrap();
+            let mut text = String::new();
+            for line in unpacked.chunks(32) {
+                line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
+                text.push('\n');
+            }
+            text
+        } else {
+            String::from_utf8(bytes).unwrap()
+        };
+        golden::assert_golden(&format!("fixtures/golden/export/{}.txt", format.name()), &text);
+    }
+}
+
+#[test]
+fn a_name_forges_no_frame_and_no_count() {
+    let text = String::from_utf8(written(&profile(), Format::Folded)).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "web;main;std::vec<a\\x3bb>::push 6000000000");
+    assert_eq!(lines[1], "web;main;read_file;vfs_read_[k] 3000000000");
+    assert_eq!(lines[2], "a\\x3bb 1;[incomplete];LazyCompile:~f\\u{202e} 12_[j] 990000000");
+    assert_eq!(lines[3], "a\\x3bb 1 10000000");
+}
+
+#[test]
+fn what_stands_for_several_samples_is_counted_as_such() {
+    let profile = profile();
+    for (weight, want) in [(10_000_000_000, 1000), (10_000_000, 1), (14_000_000, 1), (1, 1), (0, 1)]
+    {
+        assert_eq!(profile.samples_of(weight), want, "{weight}");
+    }
+    let mut given = profile;
+    given.recording.events = 0;
+    assert_eq!(given.samples_of(7), 7);
+}
+
+#[test]
+fn a_profile_of_nothing_can_be_written() {
+    let report = Report { parts: Parts::default(), ..report() };
+    let empty = Arriving::default().finish(report).unwrap();
+    for format in Format::ALL {
+        written(&empty, format);
+    }
+}
+
+#[test]
+fn it_says_of_itself_what_it_is_and_how_good() {
+    assert_eq!(
+        profile().summary(),
+        "1000 samples of 2 threads; stacks known to their end: 99.2 %; samples in code without a \
+         name: 3.1 %"
+    );
+}
