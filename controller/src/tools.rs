@@ -8,6 +8,7 @@ mod export;
 mod flamegraph;
 mod flamegraph_from_folded;
 mod host_snapshot;
+mod inspect_source;
 mod memory_profile;
 mod perf_record;
 mod perf_report;
@@ -460,23 +461,28 @@ mod tests {
         }
     }
 
-    /// What is said of the rest of an answer that shows some of a hundred.
-    fn rest_of(tool: &str, arguments: &Value, shown: u64, artifact: Option<u32>) -> Option<Value> {
-        let question = read(tool, arguments).unwrap();
-        let meta = Meta {
+    /// What an answer says of itself that shows some of what there is.
+    pub(super) fn meta_of(shown: u64, total: u64) -> Meta {
+        Meta {
             engine: Engine::Procfs,
             window_ms: None,
             truncation: Truncation {
                 shown,
-                total: 100,
+                total,
                 weight_cut_pct: None,
-                cut_by: if shown < 100 { CutBy::Limit } else { CutBy::Nothing },
+                cut_by: if shown < total { CutBy::Limit } else { CutBy::Nothing },
             },
-            artifact: artifact.map(ArtifactId),
+            artifact: None,
             lost: Lost::default(),
             overhead: Overhead::default(),
             redacted: 0,
-        };
+        }
+    }
+
+    /// What is said of the rest of an answer that shows some of a hundred.
+    fn rest_of(tool: &str, arguments: &Value, shown: u64, artifact: Option<u32>) -> Option<Value> {
+        let question = read(tool, arguments).unwrap();
+        let meta = Meta { artifact: artifact.map(ArtifactId), ..meta_of(shown, 100) };
         let rest = rest(&question, &meta);
         if let Some(rest) = &rest {
             read(tool, rest).unwrap();

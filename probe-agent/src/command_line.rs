@@ -79,6 +79,7 @@ Tools:
   flamegraph        the call tree of a recording; only within a session of sysmcp
   flamegraph_from_folded
                     the call tree of stacks that another profiler wrote as text
+  inspect_source    the source lines of a function, with what was sampled on each
   self_test         counts; measures nothing
   memory_profile    how the memory of one process grows, and what it consists of
   capture           takes the files that the others read; sysmcp keeps them

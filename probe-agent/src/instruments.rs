@@ -13,6 +13,7 @@ mod flamegraph_from_folded;
 mod hidden;
 mod host_snapshot;
 mod identity;
+mod inspect_source;
 mod memory_profile;
 mod one_process;
 mod ownership;

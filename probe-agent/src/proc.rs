@@ -10,6 +10,7 @@ pub mod diskstats;
 pub mod file_system;
 mod folder;
 pub mod host_stat;
+pub mod inside_root;
 mod kept;
 pub mod limits;
 pub mod loadavg;

@@ -133,6 +133,19 @@ pub enum AgentError {
         /// The name asked for.
         function: HostText,
     },
+    /// The files of a process have no function of this name.
+    #[error(
+        "none of the {functions} functions that have a name in pid {pid} is called {function}, or \
+         has it in its name"
+    )]
+    NoFunctionInProcess {
+        /// The process.
+        pid: u32,
+        /// The name asked for.
+        function: HostText,
+        /// How many functions have a name.
+        functions: u64,
+    },
     /// Several functions have this in their names.
     #[error("{function} is in the names of {total} functions: {}", listed(.candidates, *.total))]
     SeveralFunctions {
@@ -330,6 +343,11 @@ impl AgentError {
             Self::NoSuchFunction { .. } => {
                 Some("call perf_report in mode functions for the names there are".to_owned())
             }
+            Self::NoFunctionInProcess { .. } => Some(
+                "record the process and take the name from perf_report; where its program is \
+                 stripped, install the package with its debug symbols"
+                    .to_owned(),
+            ),
             Self::SeveralFunctions { .. } => Some("pass one of these names whole".to_owned()),
             Self::NotComparable { .. } => {
                 Some("record again, in the mode of the baseline".to_owned())

@@ -82,6 +82,9 @@ fn about(selection: &Selection, place: &str) -> String {
                 .to_owned(),
         );
     }
+    if offers("inspect_source") {
+        parts.push("Then inspect_source shows on which lines of the source.".to_owned());
+    }
     if offers("memory_profile") {
         parts.push(
             "If its memory grows, memory_profile says whether that is a leak, how fast it is, and \

@@ -4,8 +4,7 @@
 //! go before the next ones. Nothing of it fails: code that has no name is named by where it is, and the
 //! answer says how much of it there is, in which files, and why.
 
-mod apart;
-mod below;
+pub mod apart;
 mod files;
 mod memory;
 mod quality;

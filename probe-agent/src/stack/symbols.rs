@@ -8,9 +8,11 @@
 mod choice;
 mod function_starts;
 mod linkage_table;
+mod searched;
 mod table;
 
 pub(super) use choice::Candidate;
+pub use searched::{Found, Search};
 
 use super::{How, Named, demangle, elf::ElfFile};
 use function_starts::FunctionStarts;

@@ -48,10 +48,11 @@ fn is_there(check: &str) -> bool {
 
 /// What an ordinary user is told in place of an answer: the process belongs to another one, and what
 /// was not recorded cannot be asked.
-const NOT_FOR_USERS: [(&str, &str); 3] = [
+const NOT_FOR_USERS: [(&str, &str); 4] = [
     ("perf_record", "nothing could be sampled"),
     ("perf_report", "no result is stored"),
     ("flamegraph", "no result is stored"),
+    ("inspect_source", "no result is stored"),
 ];
 
 /// Calls every tool that a client is offered, with what it has to be given: a process that is there,
@@ -67,7 +68,7 @@ fn call_every_tool(client: &mut Client, pid: u32, is_user: bool) {
         if needs.contains("pid") || name == "perf_record" {
             arguments["pid"] = json!(pid);
         }
-        if needs.contains("artifact") {
+        if needs.contains("artifact") || name == "inspect_source" {
             arguments["artifact"] = recording.clone();
         }
         if needs.contains("folded") {

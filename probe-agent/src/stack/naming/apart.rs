@@ -4,11 +4,13 @@
 //! All of it is opened on threads that can be left behind: whoever mounts a file system in a process's
 //! root chooses when it answers.
 
-use super::below::Below;
 use crate::{
     abandonable::{Crew, Outcome},
     os::mapped_file::MappedFile,
-    proc::{PATIENCE, Root},
+    proc::{
+        PATIENCE, Root,
+        inside_root::{InsideRoot, Opened},
+    },
     stack::{
         debug_files::{self, Files, Lookup},
         elf::ElfFile,
@@ -150,18 +152,18 @@ impl AsRef<[u8]> for Mapped {
     }
 }
 
-impl Files for Below<'_> {
+impl Files for InsideRoot<'_> {
     type Bytes = Mapped;
 
     fn open(&self, path: &[u8]) -> Option<Mapped> {
-        let (file, _) = Below::open(self, path)?;
-        MappedFile::map(&file).ok().map(Mapped)
+        let opened = InsideRoot::open(self, path).ok()?;
+        MappedFile::map(&opened.file).ok().map(Mapped)
     }
 }
 
 /// The folder of a distribution below some root, and nothing else there: beside a program of another
 /// root is what that one's owner put there.
-struct OfDistribution<'b, 'p>(&'b Below<'p>);
+struct OfDistribution<'b, 'p>(&'b InsideRoot<'p>);
 
 impl Files for OfDistribution<'_, '_> {
     type Bytes = Mapped;
@@ -175,13 +177,14 @@ impl Files for OfDistribution<'_, '_> {
 /// only here. It counts only if it is of the same build.
 fn apart(proc: &OwnedFd, program: &Program) -> Apart {
     let Ok(image) = ElfFile::parse(program.code.bytes()) else { return Apart::None };
-    let mut tried: Vec<Below<'_>> = Vec::new();
+    let mut tried = Vec::new();
     let mut found = Apart::None;
     let own = program.pids.iter().map(|pid| (pid.to_string(), true));
     let others = program.parents.iter().map(u32::to_string).chain(["self".to_owned()]);
     for (process, is_its_own) in own.chain(others.map(|other| (other, false))) {
-        let Some(root) = Below::of(proc, &process) else { continue };
-        if tried.iter().any(|other| other.is_same(&root)) {
+        let Ok(root) = InsideRoot::of(proc, &process) else { continue };
+        let Ok(id) = root.id() else { continue };
+        if tried.contains(&id) {
             continue;
         }
         let path = root.path_below(&program.path);
@@ -194,7 +197,7 @@ fn apart(proc: &OwnedFd, program: &Program) -> Apart {
             Apart::OfAnotherBuild => found = here,
             Apart::None => {}
         }
-        tried.push(root);
+        tried.push(id);
     }
     found
 }
@@ -221,9 +224,9 @@ fn look(image: &ElfFile<'_>, path: &[u8], files: &impl Files<Bytes = Mapped>) ->
 /// `tools/perf/util/symbol.c`.
 fn map_of(proc: &OwnedFd, map: &Map) -> Option<Vec<u8>> {
     // Where the first is still there, what is in other roots is another process's.
-    let root = map.pids.iter().find_map(|pid| Below::of(proc, &pid.to_string()))?;
+    let root = map.pids.iter().find_map(|pid| InsideRoot::of(proc, &pid.to_string()).ok())?;
     let path = format!("/{}", perf_map::path(map.inner_pid));
-    let (file, status) = Below::open(&root, path.as_bytes())?;
+    let Opened { file, status, .. } = root.open(path.as_bytes()).ok()?;
     if !map.owners.contains(&status.st_uid) {
         return None;
     }
