@@ -113,7 +113,7 @@ pub struct Report {
     /// Which process.
     pub process: Identity,
     /// How its memory went in the window.
-    pub growth: Growth,
+    pub growth: Box<Growth>,
     /// How much it has at the end of the window.
     pub totals: Totals,
     /// What that consists of.

@@ -86,7 +86,7 @@ pub(super) fn assemble(
     let mut page = rows.map(|rows| rank::page(rows, held, 0, request.mappings as usize));
     let mut report = Report {
         process,
-        growth: found.growth(context),
+        growth: Box::new(found.growth(context)),
         totals: found.totals(context),
         composition: found.composition(context),
         smaps: found.sizes.smaps.clone(),

@@ -93,10 +93,11 @@ pub(super) fn sample(
         Ok(made) => Ok(Ok(Recorded { subject, made, sampled })),
         Err(NoRecording::Window(error)) => Err(error),
         Err(NoRecording::Sampler(error)) => {
-            match sampling::error(error, (&subject, Measure::PageFaults), context) {
-                AgentError::NotSampled(refusal) => Ok(Err(NotRecorded::Refused(refusal))),
-                other => Err(other),
+            let error = sampling::error(error, (&subject, Measure::PageFaults), context);
+            if let AgentError::NotSampled(refusal) = error {
+                return Ok(Err(NotRecorded::Refused(refusal)));
             }
+            Err(error)
         }
     }
 }

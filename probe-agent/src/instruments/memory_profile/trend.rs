@@ -217,12 +217,12 @@ mod tests {
     fn steady_growth_has_its_rate_and_a_narrow_interval() {
         let found = series(|number| 50 * MIB + u64::from(number) * MIB / 10 + noise(number) * 64);
         let rate = rate_of(&found);
-        let want = 2 * MIB as i64;
+        let want = 2 * MIB.cast_signed();
         assert!((rate.bytes_per_s - want).abs() < want / 50, "{rate:?}");
         assert!(rate.low_bytes_per_s > want * 9 / 10 && rate.high_bytes_per_s < want * 11 / 10);
         assert_eq!((found.parts_grown, found.parts_shrunk, found.falls), (10, 0, 0));
         assert_eq!(found.rising_pct, Observed::Unknown(Reason::NoTurns));
-        assert!(found.floor_growth_bytes > 6 * MIB as i64, "{found:?}");
+        assert!(found.floor_growth_bytes > 6 * MIB.cast_signed(), "{found:?}");
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
             50 * MIB + u64::from(number % 20) * MIB + u64::from(number / 20) * 4 * MIB
         });
         assert_eq!(found.falls, 5);
-        assert!(found.floor_growth_bytes >= 8 * MIB as i64, "{found:?}");
+        assert!(found.floor_growth_bytes >= 8 * MIB.cast_signed(), "{found:?}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ fn percent(part: f64) -> Percent {
 pub(super) fn report() -> Report {
     Report {
         process: ProcessInspect::example().report.process,
-        growth: growth(),
+        growth: Box::new(growth()),
         totals: Totals {
             rss_bytes: known(412_090_368),
             pss_bytes: known(409_337_856),
