@@ -97,10 +97,11 @@ fn is_asked() -> bool {
 type Asked = (&'static str, fn(u32) -> Value);
 
 /// Every tool that measures. One more is added here, and what it may leave open in the golden.
-const ASKED: [Asked; 3] = [
+const ASKED: [Asked; 4] = [
     ("host_snapshot", |_| json!({"detail": "full", "limit": 100})),
     ("process_list", |_| json!({"limit": 200})),
     ("process_inspect", |pid| json!({"pid": pid, "threads": 100})),
+    ("perf_record", |pid| json!({"pid": pid, "hertz": 999, "window_ms": 2_000})),
 ];
 
 /// Root is told everything, but for what is listed, with the reason, in a file.

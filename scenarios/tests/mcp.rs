@@ -14,7 +14,14 @@ fn unreachable() -> Sysmcp {
 }
 
 /// The tools of the default toolset.
-const OFFERED: [&str; 4] = ["process_list", "process_inspect", "host_snapshot", "capabilities"];
+const OFFERED: [&str; 6] = [
+    "process_list",
+    "process_inspect",
+    "host_snapshot",
+    "capabilities",
+    "perf_record",
+    "perf_report",
+];
 
 fn assert_is_what_is_offered(list: &Value) {
     let names: Vec<&Value> =
@@ -48,7 +55,7 @@ fn it_shakes_hands_at_once_and_connects_later() {
 
 #[test]
 fn the_list_is_the_one_that_is_documented() {
-    let sysmcp = unreachable().with(&["--toolsets", "diagnose,selftest,capture"]);
+    let sysmcp = unreachable().with(&["--toolsets", "diagnose,profile,selftest,capture"]);
     let mut client = Client::start(sysmcp.command()).unwrap();
     let list = client.request("tools/list", &json!({}), SECOND).unwrap();
     let golden = include_str!("../../fixtures/golden/tools.json");

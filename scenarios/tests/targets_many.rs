@@ -211,7 +211,7 @@ fn a_call_that_names_no_target_or_another_is_told_which_there_are() {
 fn the_list_of_tools_is_the_one_that_is_documented() {
     let targets = ["ssh:deploy@web-1".to_owned(), "ssh:deploy@web-2".to_owned()];
     let sysmcp = Sysmcp::local().unwrap().at_each(&targets);
-    let sysmcp = sysmcp.with(&["--toolsets", "diagnose,selftest,capture"]);
+    let sysmcp = sysmcp.with(&["--toolsets", "diagnose,profile,selftest,capture"]);
     let mut client = Client::start(sysmcp.command()).unwrap();
     let list = client.request("tools/list", &json!({}), SECOND).unwrap();
     let golden = include_str!("../../fixtures/golden/tools_of_several_targets.json");

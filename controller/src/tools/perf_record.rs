@@ -12,7 +12,7 @@ use protocol::{
 
 impl Tool for PerfRecord {
     const TITLE: &'static str = "Where processor time goes, by function";
-    const DESCRIPTION: &'static str = "Samples the stacks of one process with its threads and children, of its \
+    const DESCRIPTION: &'static str = "Samples the stacks of one process with its threads and the children it starts meanwhile, of its \
         service or container (`scope` cgroup), or of the whole machine, and names the functions that \
         use the processor: own share, share with what they call, source line, the hottest stacks. \
         Needs no perf on the target; says how many stacks are complete, what has no name, and how to \

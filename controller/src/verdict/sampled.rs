@@ -39,6 +39,15 @@ pub fn conclude(report: &Report, meta: &Meta) -> Conclusion {
     if report.has_ended {
         conclusion.because.push("the process ended while it was recorded".to_owned());
     }
+    // Compared, and never repeated: it is the target's.
+    let is_top = recording.name.as_ref().is_some_and(|name| name.as_str() == "/");
+    if recording.scope == Scope::Cgroup && is_top {
+        conclusion.cannot_tell.push(
+            "what is of its service only: the process is in the topmost control group, which is all \
+             that can be seen from here"
+                .to_owned(),
+        );
+    }
     conclusion.cannot_tell.extend(report.refused.iter().map(refused));
     conclusion.cannot_tell.extend(cannot_tell(recording));
     conclusion.within(CONCLUSION_BYTES, "see recording.quality and refused")
@@ -144,15 +153,20 @@ fn step(tool: &str, parameters: serde_json::Value, why: &str) -> NextStep {
 /// What could not be had, in our words.
 fn refused(refusal: &Refusal) -> String {
     let why = refusal.in_our_words();
-    match refusal.id {
-        CheckId::HardwareCounters => format!(
+    if refusal.id == CheckId::HardwareCounters {
+        return format!(
             "what the kernel does with interrupts off shows where it switches them on again: a \
              timer was used in place of a counter of cycles; {why}"
-        ),
-        CheckId::KernelSymbols => format!("names of the kernel's functions: {why}"),
-        CheckId::PerfOwnKernel => format!("what the kernel does: {why}"),
-        id => format!("{}: {why}", id.what()),
+        );
     }
+    let what = if refusal.id == CheckId::KernelSymbols {
+        "names of the kernel's functions"
+    } else if refusal.id == CheckId::PerfOwnKernel {
+        "what the kernel does"
+    } else {
+        refusal.id.what()
+    };
+    format!("{what}: {why}")
 }
 
 /// What a recording cannot tell, and what to do about it.
@@ -248,4 +262,88 @@ fn named(why: NoNames, pid: Option<u32>) -> Option<String> {
         NoNames::NoStack => "there is no stack".to_owned(),
         NoNames::KernelHidden => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::{
+        artifact::ArtifactId,
+        host_text::HostText,
+        instruments::{Instrument as _, perf_record::PerfRecord},
+        loss::{Lost, Overhead, Truncation},
+        message::Engine,
+        recording::{Incomplete, Unnamed},
+    };
+
+    fn meta() -> Meta {
+        Meta {
+            engine: Engine::PerfEvents,
+            window_ms: Some(5_000),
+            truncation: Truncation::none(1),
+            artifact: Some(ArtifactId(1)),
+            lost: Lost::default(),
+            overhead: Overhead::default(),
+            redacted: 0,
+        }
+    }
+
+    fn report() -> Report {
+        PerfRecord::example().report
+    }
+
+    fn percent(value: f64) -> Percent {
+        Percent::of(value, 100.0).unwrap()
+    }
+
+    #[test]
+    fn a_recording_says_how_much_it_stands_for_and_what_to_ask_next() {
+        let conclusion = conclude(&report(), &meta());
+        let because = conclusion.because.join("; ");
+        assert!(because.contains("100.2 % of one processor over 5000 ms"), "{because}");
+        assert!(because.contains("right within 4.5 points"), "{because}");
+        assert_eq!(
+            conclusion.next[0].parameters,
+            json!({"artifact": "art-00000001", "mode": "callers"})
+        );
+        assert_eq!(conclusion.class, None);
+    }
+
+    #[test]
+    fn nothing_sampled_is_an_answer_only_where_nothing_was_lost() {
+        let mut report = report();
+        report.recording.samples = 0;
+        let conclusion = conclude(&report, &meta());
+        assert_eq!(conclusion.class.as_deref(), Some("idle"));
+        assert_eq!(conclusion.next[0].tool, "process_inspect");
+        report.recording.counted = Counted::PageFaults;
+        let faults = conclude(&report, &meta());
+        assert!(faults.because[0].contains("fewer than 99 page faults"), "{faults:?}");
+        assert_eq!(faults.class, None);
+        (report.recording.counted, report.recording.quality.lost_samples) = (Counted::CpuClock, 9);
+        assert_eq!(conclude(&report, &meta()).class, None);
+    }
+
+    #[test]
+    fn what_is_cut_or_unnamed_is_said_with_its_remedy_and_without_a_word_of_the_target() {
+        let unnamed = |why| Unnamed { module: HostText::new(b"evil.so"), pct: percent(9.0), why };
+        let cases = [
+            (NoNames::Stripped, "-dbgsym"),
+            (NoNames::NoPerfMap, "`jcmd 4711 Compiler.perfmap`"),
+            (NoNames::OtherDebugFile, "of another build"),
+        ];
+        for (why, want) in cases {
+            let mut recording = report().recording;
+            recording.quality.unnamed = vec![unnamed(why)];
+            let told = cannot_tell(&recording).join("; ");
+            assert!(told.contains(want) && told.contains("9.0 %"), "{told}");
+            assert!(!told.contains("evil"), "{told}");
+        }
+        let mut recording = report().recording;
+        recording.quality.unnamed.clear();
+        assert_eq!(cannot_tell(&recording), Vec::<String>::new(), "0.8 % is not worth a word");
+        recording.quality.incomplete = vec![Incomplete { why: Cut::ByDump, pct: percent(12.0) }];
+        let told = cannot_tell(&recording).join("; ");
+        assert!(told.contains("12.0 %") && told.contains("`dump_kib` 32"), "{told}");
+    }
 }

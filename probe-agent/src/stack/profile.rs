@@ -124,15 +124,6 @@ impl Profile {
         self.module(module).map(|name| HostText::escaped(name.to_owned()))
     }
 
-    /// The weight of stacks that end in a kind of code.
-    pub fn weight_in(&self, kind: Kind) -> u64 {
-        let is_in = |sample: &&Sample| {
-            let function = sample.node.and_then(|node| self.function_of(node));
-            function.and_then(|index| self.function(index)).is_some_and(|found| found.kind == kind)
-        };
-        self.samples.iter().filter(is_in).map(|sample| sample.weight).sum()
-    }
-
     fn function(&self, index: u32) -> Option<&Function> {
         self.functions.get(place(index))
     }

@@ -23,7 +23,7 @@ use serde_json::json;
 use std::{collections::BTreeSet, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 /// What a client may be offered, all of it.
-const ALL_TOOLS: [&str; 2] = ["--toolsets", "diagnose,selftest"];
+const ALL_TOOLS: [&str; 2] = ["--toolsets", "diagnose,profile,selftest"];
 
 /// Writes a record of each thread to files that begin so.
 fn strace(record: &str) -> Vec<String> {
@@ -46,24 +46,43 @@ fn is_there(check: &str) -> bool {
     is_there
 }
 
-/// Calls every tool that a client is offered, with what it has to be given: a process that is there.
-fn call_every_tool(client: &mut Client, pid: u32) {
+/// What an ordinary user is told in place of an answer: the process belongs to another one, and what
+/// was not recorded cannot be asked.
+const NOT_FOR_USERS: [(&str, &str); 2] =
+    [("perf_record", "nothing could be sampled"), ("perf_report", "no result is stored")];
+
+/// Calls every tool that a client is offered, with what it has to be given: a process that is there,
+/// and what another one kept of it.
+fn call_every_tool(client: &mut Client, pid: u32, is_user: bool) {
     let list = client.request("tools/list", &json!({}), PATIENCE).unwrap();
     let tools = list["tools"].as_array().unwrap().clone();
+    let mut recording = json!("art-00000001");
     for tool in &tools {
         let name = tool["name"].as_str().unwrap();
         let needs = tool["inputSchema"]["required"].to_string();
-        let arguments = if needs.contains("pid") { json!({"pid": pid}) } else { json!({}) };
+        let mut arguments = json!({});
+        if needs.contains("pid") || name == "perf_record" {
+            arguments["pid"] = json!(pid);
+        }
+        if needs.contains("artifact") {
+            arguments["artifact"] = recording.clone();
+        }
         let answer = client.call(name, &arguments, PATIENCE).unwrap();
-        assert_eq!(answer.get("isError"), Some(&json!(false)), "{name}: {answer}");
+        let refusal = NOT_FOR_USERS.iter().find(|(tool, _)| is_user && *tool == name);
+        assert_eq!(answer.get("isError"), Some(&json!(refusal.is_some())), "{name}: {answer}");
+        if let Some((_, words)) = refusal {
+            assert!(answer.to_string().contains(words), "{name}: {answer}");
+        } else if name == "perf_record" {
+            recording = answer["structuredContent"]["meta"]["artifact"].clone();
+        }
     }
-    assert!(tools.len() >= 5, "{} tools", tools.len());
+    assert!(tools.len() >= 7, "{} tools", tools.len());
 }
 
 /// A session from its start to its receipt, and what its record holds.
 fn assert_session_reads_only(row: &str, command: Command, pid: u32, folder: &Path) {
     let mut client = Client::start(command).unwrap();
-    call_every_tool(&mut client, pid);
+    call_every_tool(&mut client, pid, row.ends_with("a user"));
     client.close();
     let (status, _) = client.ended(PATIENCE).unwrap().unwrap();
     assert_eq!(status.code(), Some(0), "{row}: a recorded session ends as any other");

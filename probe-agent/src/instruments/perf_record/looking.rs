@@ -16,7 +16,7 @@ use protocol::{
     error::AgentError,
     instruments::perf_record::{Looks, Request},
     loss::Lost,
-    observed::Reason,
+    observed::{Nature, Observed, Reason},
     recording::{Counted, Kernel, Stacks},
     units::Percent,
 };
@@ -85,6 +85,8 @@ pub(super) fn instead(
         processes,
         refused: vec![refusal],
         has_ended,
+        // Who waits is in the kernel, and uses no processor there.
+        kernel_pct: Observed::Unknown(Reason::DoesNotApply(Nature::NotProcessorTime)),
         lost: Lost::default(),
         looks: Some((looks, seen.stops.pause_us_max)),
     })

@@ -11,8 +11,8 @@ use crate::{
     order, rank,
     stack::{
         naming::Names,
-        profile::{Kind, Profile, Row, Stack, Subject as Ranked},
-        recording::Recording as Made,
+        profile::{Profile, Row, Stack, Subject as Ranked},
+        recording::{Place, Recording as Made},
         stored::Stored,
     },
 };
@@ -52,6 +52,8 @@ pub(super) struct Found {
     pub(super) processes: Vec<ProcessRow>,
     pub(super) refused: Vec<Refusal>,
     pub(super) has_ended: bool,
+    /// Share of samples in the kernel.
+    pub(super) kernel_pct: Observed<Percent>,
     pub(super) lost: Lost,
     /// How threads were looked at, and the longest that one stood still for it in microseconds; nothing
     /// where they were sampled.
@@ -67,12 +69,13 @@ pub(super) fn sampled(
     let refused = sampling::refusals(&made.basis, names.kernel, context.root);
     let has_ended = has_ended(&subject, request.start_ticks, context);
     let processes = processes(&made, &names.profile);
+    let kernel_pct = kernel_pct(&made);
     let lost =
         Lost { malformed: made.losses.malformed, samples: made.losses.lost, ..Lost::default() };
     let recording = subject.described(&made, &names, took);
     let Names { profile, lines, .. } = names;
     let stored = Stored { recording, profile, lines };
-    Found { stored, took, processes, refused, has_ended, lost, looks: None }
+    Found { stored, took, processes, refused, has_ended, kernel_pct, lost, looks: None }
 }
 
 /// Keeps what was recorded, and answers from it.
@@ -85,26 +88,15 @@ pub(super) fn answer(
     found: Found,
     context: &Context<'_>,
 ) -> Result<(Report, Meta), AgentError> {
-    let Found { stored, took, processes, refused, has_ended, lost, looks } = found;
+    let Found { stored, took, processes, refused, has_ended, kernel_pct, lost, looks } = found;
     let artifact = stored.keep(context);
     let Stored { recording, profile, lines } = &stored;
     let all = profile.weight();
-    let of_kernel = Percent::of(profile.weight_in(Kind::Kernel) as f64, all as f64);
     let (looks, pause_us_max) = looks.map_or((None, 0), |(looks, pause)| (Some(looks), pause));
     let overhead = || Overhead { target_pause_us_max: pause_us_max, ..context.overhead() };
     let mut report = Report {
         cpu_pct: cpu_pct(recording, took),
-        kernel_pct: match recording.counted {
-            // Who waits is in the kernel, and uses no processor there.
-            Counted::Looks => Observed::Unknown(Reason::DoesNotApply(Nature::NotProcessorTime)),
-            Counted::Cycles
-            | Counted::CpuClock
-            | Counted::PageFaults
-            | Counted::ContextSwitches
-            | Counted::CacheMisses
-            | Counted::Given
-            | Counted::Nothing => of_kernel.ok_or(Reason::NoSamples).into(),
-        },
+        kernel_pct,
         has_ended,
         functions: Vec::new(),
         stacks: stacks(profile),
@@ -164,6 +156,17 @@ fn cpu_pct(recording: &Recording, took: Duration) -> Observed<Percent> {
         }
     };
     Percent::of_time(spent, took).ok_or(Reason::EmptyWindow).into()
+}
+
+/// What ends in the kernel, with or without a name.
+fn kernel_pct(made: &Made) -> Observed<Percent> {
+    let is_in_kernel = |node: u32| {
+        let node = usize::try_from(node).ok().and_then(|node| made.nodes.get(node));
+        node.is_some_and(|node| matches!(node.place, Place::Kernel(_)))
+    };
+    let weights = made.weights.iter().filter(|(_, node, _)| is_in_kernel(*node));
+    let events: u64 = weights.map(|(_, _, weight)| weight.events).sum();
+    Percent::of(events as f64, made.counts.all.events as f64).ok_or(Reason::NoSamples).into()
 }
 
 /// Whether the process is not there any more, or is another.
