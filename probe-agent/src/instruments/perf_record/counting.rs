@@ -8,7 +8,6 @@ use crate::{
         sampling::{self, Passing, Subject},
         window::Window as Measured,
     },
-    os::clock,
     perf::{
         counters::{self, Count, NotCounted, Value},
         sampler::Measure,
@@ -46,11 +45,10 @@ pub(super) fn answer(
     let opened = opened.map_err(|error| wrong(error, &subject))?;
     let counted_at = u32::try_from(opened.targets()).unwrap_or(u32::MAX);
     let mut window = Passing::new(context, Duration::from_millis(request.window_ms.into()));
-    let started = clock::monotonic();
     opened.start().map_err(|error| wrong(error, &subject))?;
     while window.pass(Duration::from_millis(request.window_ms.into()))? {}
+    let measured = Measured::between(Duration::ZERO, window.passed());
     let counts = opened.finish();
-    let measured = Measured::between(started, clock::monotonic());
     let has_ended = has_ended(&subject, request.start_ticks, context);
     let refused = refused(&subject, &counts, context);
     let reasons = Reasons::of(&refused);

@@ -1,6 +1,7 @@
 //! Looks at children of the test.
 
 use super::*;
+use crate::stack::profile::{Builder, Profile, Thread as ProfileThread};
 use std::{
     convert::Infallible,
     process::{Child, Command, Stdio},
