@@ -283,7 +283,7 @@ fn a_picture_is_searched_and_zoomed_in_a_browser() {
     let before = [("main;serve;hash", 90), ("main;idle", 5), ("start", 5)];
     let change = svg::differential(stacks(&before), stacks(&folded), &OPTIONS);
     let said = read(&browser, &change, 1280);
-    assert!(said.contains("words=serve 90.0 % → 75.0 % (-15.0) of samples"), "{said}");
+    assert!(said.contains("words=serve user: 90.0 % → 75.0 % (-15.0) of samples"), "{said}");
 }
 
 #[test]
