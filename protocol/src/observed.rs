@@ -287,35 +287,6 @@ pub enum OutOfSight {
 /// What helps where a container, or its namespaces, are in the way.
 const AT_THE_HOST: &str = "connect to the host itself instead of a container on it";
 
-impl Permission {
-    /// What lifts it.
-    fn remedy(&self) -> String {
-        match self {
-            Self::InspectProcess { agent_uid: 0, .. } => {
-                "in a container, connect to the host itself, or give the container CAP_SYS_PTRACE; \
-                 on the host, the kernel's log names a security module that denies"
-                    .to_owned()
-            }
-            Self::ReadFile { agent_uid: 0 } => AT_THE_HOST.to_owned(),
-            Self::InspectProcess { owner_uid, agent_uid }
-                if *owner_uid == 0 || owner_uid == agent_uid =>
-            {
-                "connect as root".to_owned()
-            }
-            Self::Yama { scope: 3.. } => {
-                "reboot without it: it cannot be lowered while the machine runs".to_owned()
-            }
-            Self::Yama { .. } => {
-                "connect as root, or run `sysctl kernel.yama.ptrace_scope=0` as root".to_owned()
-            }
-            Self::ReadFile { .. } => "connect as root".to_owned(),
-            Self::InspectProcess { owner_uid, .. } => {
-                format!("connect as root or as uid {owner_uid}")
-            }
-        }
-    }
-}
-
 impl Reason {
     /// Whether there is no such value, which is an answer, unlike a value that could not be read.
     pub const fn is_absence(&self) -> bool {
@@ -336,9 +307,6 @@ impl Reason {
                  root), and measure again"
                     .to_owned(),
             ),
-            Self::OutOfSight(_) => {
-                Some("connect to the host itself instead of a container on it".to_owned())
-            }
             Self::OutOfSight(_) => Some(AT_THE_HOST.to_owned()),
             Self::SwitchedOff(Switch::DelayAccounting) => Some(
                 "run `sysctl kernel.task_delayacct=1` as root and restart the process: only waits \
@@ -402,9 +370,7 @@ impl Permission {
                 "in a container, connect to the host itself, or give the container CAP_SYS_PTRACE; on \
                  the host, the kernel's log names a security module that denies"
             }
-            Self::ReadFile { agent_uid: 0 } => {
-                "connect to the host itself instead of a container on it"
-            }
+            Self::ReadFile { agent_uid: 0 } => AT_THE_HOST,
             Self::InspectProcess { owner_uid, agent_uid }
                 if *owner_uid == 0 || owner_uid == agent_uid =>
             {

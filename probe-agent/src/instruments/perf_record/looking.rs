@@ -87,8 +87,6 @@ pub(super) fn instead(
         // Who waits is in the kernel, and uses no processor there.
         kernel_pct: Observed::Unknown(Reason::DoesNotApply(Nature::NotProcessorTime)),
         has_ended,
-        // Who waits is in the kernel, and uses no processor there.
-        kernel_pct: Observed::Unknown(Reason::DoesNotApply(Nature::NotProcessorTime)),
         lost: Lost::default(),
         looks: Some((looks, seen.stops.pause_us_max)),
     })

@@ -54,8 +54,6 @@ pub(super) struct Found {
     /// The share that ended in the kernel.
     pub(super) kernel_pct: Observed<Percent>,
     pub(super) has_ended: bool,
-    /// Share of samples in the kernel.
-    pub(super) kernel_pct: Observed<Percent>,
     pub(super) lost: Lost,
     /// How threads were looked at, and the longest that one stood still for it in microseconds; nothing
     /// where they were sampled.
@@ -78,7 +76,6 @@ pub(super) fn sampled(
     let Names { profile, lines, .. } = names;
     let stored = Stored { recording, profile, lines };
     Found { stored, took, processes, refused, kernel_pct, has_ended, lost, looks: None }
-    Found { stored, took, processes, refused, has_ended, kernel_pct, lost, looks: None }
 }
 
 /// Keeps what was recorded, and answers from it.
@@ -92,7 +89,6 @@ pub(super) fn answer(
     context: &Context<'_>,
 ) -> Result<(Report, Meta), AgentError> {
     let Found { stored, took, processes, refused, kernel_pct, has_ended, lost, looks } = found;
-    let Found { stored, took, processes, refused, has_ended, kernel_pct, lost, looks } = found;
     let artifact = stored.keep(context);
     let Stored { recording, profile, lines } = &stored;
     let all = profile.weight();
