@@ -471,9 +471,9 @@ mod tests {
     fn blanks_around_names_do_not_count() {
         let list = |text: &str| Some(text.split(',').map(str::to_owned).collect());
         let flags = Settings {
-            toolsets: list("diagnose, selftest"),
-            tools: list(" process_list"),
-            disable_tools: list("self_test , process_inspect,host_snapshot, capabilities "),
+            toolsets: list("capture, selftest"),
+            tools: list(" process_list, capabilities"),
+            disable_tools: list("self_test , capture,capabilities "),
             ..Settings::default()
         };
         let environment = environment(&[("HOME", "/home/me")]);

@@ -89,7 +89,7 @@ fn rate(answer: &Value, kind: &str, end: &str) -> f64 {
 
 const NO_GROWTH: [&str; 3] = ["leak_suspected", "shared_memory_grows", "file_pages_grow"];
 
-/// S5: a leak, through a real sshd: its rate, and when the memory is full.
+/// A leak, through a real sshd: its rate, and when the memory is full.
 #[test]
 fn a_steady_leak_is_suspected_with_its_rate_and_the_time_that_is_left() {
     let guard = alone();
