@@ -1,3 +1,5 @@
+//! How a tree is cut, and that what is shown and what is cut make the whole.
+
 use super::*;
 use crate::stack::profile::{Builder, Function, Thread, tests::profile};
 use proptest::prelude::*;
