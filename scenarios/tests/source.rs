@@ -333,9 +333,9 @@ fn only_sources_are_read_of_a_process_by_path_and_none_with_secrets() {
         (here("plain"), "not_a_source"),
         (here("missing.py"), "not_there"),
         ("/etc/shadow".to_owned(), "not_a_source"),
-        ("/root/.ssh/config.py".to_owned(), "secret"),
+        ("/srv/.ssh/config.py".to_owned(), "secret"),
         (format!("/proc/{pid}/environ"), "of_the_kernel"),
-        (format!("/proc/{pid}/root/x.py"), "of_the_kernel"),
+        (format!("/proc/{pid}/cwd/x.py"), "of_the_kernel"),
         (format!("/tmp/../proc/{pid}/x.py"), "of_the_kernel"),
         ("/dev/stdin.py".to_owned(), "of_the_kernel"),
     ];
