@@ -1,7 +1,7 @@
 //! What counters say of programs, beside what the kernel and perf say of the same.
 
 #![expect(
-    clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::print_stderr,
     reason = "a test fails by panicking, and says what it could not check"
 )]
@@ -64,8 +64,8 @@ fn value(counts: &[Count], counter: Counter) -> Result<Value, NotCounted> {
     counts.iter().find(|count| count.counter == counter).unwrap().value
 }
 
-fn is_about(ours: u64, theirs: u64, part: f64) -> bool {
-    (ours as f64 - theirs as f64).abs() <= part * theirs as f64 + 3.0
+fn is_about(ours: u64, theirs: f64, part: f64) -> bool {
+    (ours as f64 - theirs).abs() <= part * theirs + 3.0
 }
 
 const OF_THE_KERNEL: [(Counter, &str); 4] = [
@@ -100,7 +100,7 @@ fn counts_are_those_of_perf_stat_and_of_the_kernels_own_account() {
     let counts = counters.finish();
     let faults = shell.minor_faults() - before;
     let ours = value(&counts, Counter::MinorFaults).unwrap();
-    assert!(is_about(ours.count, faults, 0.02), "{ours:?} {faults}");
+    assert!(is_about(ours.count, faults as f64, 0.02), "{ours:?} {faults}");
     assert!(faults > 3_000, "{faults}");
     assert!(!ours.is_reckoned() && ours.with_kernel);
     let Some(perf) = perf else {
@@ -117,7 +117,7 @@ fn counts_are_those_of_perf_stat_and_of_the_kernels_own_account() {
         let ours = value(&counts, counter).unwrap().count;
         // perf prints milliseconds of the clock.
         let factor = if counter == Counter::TaskClock { 1e6 } else { 1.0 };
-        let theirs = (theirs[name] * factor) as u64;
+        let theirs = theirs[name] * factor;
         assert!(is_about(ours, theirs, 0.05), "{name}: {ours} {theirs}: {said}");
         eprintln!("{name}: {ours}, perf {theirs}");
     }

@@ -4,6 +4,11 @@
 //! who cannot tell them apart concludes wrongly. In JSON an unknown value is `null`, and
 //! `meta.not_measured` gives the reason and the remedy (see [`crate::view::json`]).
 
+mod permission;
+mod words;
+
+pub use permission::Permission;
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -178,34 +183,6 @@ pub enum Lock {
     Exec,
 }
 
-/// What a refused read needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Permission {
-    /// To be the process's user, or `CAP_SYS_PTRACE` with `CAP_DAC_READ_SEARCH`.
-    InspectProcess {
-        /// Who owns the process.
-        owner_uid: u32,
-        /// Who asked.
-        agent_uid: u32,
-    },
-    /// To read a file that not everybody may read.
-    ReadFile {
-        /// Who asked.
-        agent_uid: u32,
-    },
-    /// A lower `kernel.yama.ptrace_scope`, or, below 3, `CAP_SYS_PTRACE`.
-    Yama {
-        /// What it is.
-        scope: u8,
-    },
-    /// To count events of the kernel's part, or of others: a lower `kernel.perf_event_paranoid`, or
-    /// `CAP_PERFMON`.
-    CountEvents {
-        /// What it is, where that can be read.
-        paranoid: Option<i64>,
-    },
-}
-
 /// A part of the kernel that may be left out when it is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Feature {
@@ -362,39 +339,6 @@ impl Reason {
     }
 }
 
-impl Permission {
-    /// What the reader can do about it.
-    fn remedy(&self) -> String {
-        match self {
-            Self::InspectProcess { agent_uid: 0, .. } => {
-                "in a container, connect to the host itself, or give the container CAP_SYS_PTRACE; on \
-                 the host, the kernel's log names a security module that denies"
-            }
-            Self::ReadFile { agent_uid: 0 } => AT_THE_HOST,
-            Self::InspectProcess { owner_uid, agent_uid }
-                if *owner_uid == 0 || owner_uid == agent_uid =>
-            {
-                "connect as root"
-            }
-            Self::Yama { scope: 3.. } => {
-                "reboot without it: it cannot be lowered while the machine runs"
-            }
-            Self::Yama { .. } => {
-                "connect as root, or run `sysctl kernel.yama.ptrace_scope=0` as root"
-            }
-            Self::ReadFile { .. } => "connect as root",
-            Self::CountEvents { .. } => {
-                "connect as root, or run `sysctl kernel.perf_event_paranoid=1` as root for processes of \
-                 your own"
-            }
-            Self::InspectProcess { owner_uid, .. } => {
-                return format!("connect as root or as uid {owner_uid}");
-            }
-        }
-        .to_owned()
-    }
-}
-
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -458,117 +402,6 @@ impl fmt::Display for Reason {
                 f.write_str("the processor's counters were in use by others all the time")
             }
         }
-    }
-}
-
-impl fmt::Display for Lock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Memory => "the process's memory lock",
-            Self::Exec => "the process's exec lock, as while it starts a program",
-        })
-    }
-}
-
-impl fmt::Display for Permission {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InspectProcess { owner_uid, agent_uid: 0 } => write!(
-                f,
-                "the agent is root, and the kernel refused all the same: the process of uid \
-                 {owner_uid} holds a capability that the agent lacks, or a security module denies it"
-            ),
-            Self::InspectProcess { owner_uid, agent_uid } if owner_uid == agent_uid => write!(
-                f,
-                "the process is of the agent's own uid {owner_uid}, but protected: it changed its \
-                 user, or asked not to be inspected; needs CAP_SYS_PTRACE"
-            ),
-            Self::InspectProcess { owner_uid, agent_uid } => write!(
-                f,
-                "the process belongs to uid {owner_uid} and the agent runs as uid {agent_uid}; \
-                 needs the same user, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
-            ),
-            Self::ReadFile { agent_uid } => write!(
-                f,
-                "the agent runs as uid {agent_uid}; the file is not for everybody, and needs root \
-                 or CAP_DAC_READ_SEARCH"
-            ),
-            Self::Yama { scope: scope @ 3.. } => write!(
-                f,
-                "kernel.yama.ptrace_scope is {scope}: nobody may look into a process that is not \
-                 a child"
-            ),
-            Self::CountEvents { paranoid: Some(paranoid) } => write!(
-                f,
-                "kernel.perf_event_paranoid is {paranoid}, and the agent has no CAP_PERFMON"
-            ),
-            Self::CountEvents { paranoid: None } => f.write_str("counting takes CAP_PERFMON here"),
-            Self::Yama { scope } => write!(
-                f,
-                "kernel.yama.ptrace_scope is {scope}: only root may look into a process that is \
-                 not a child; needs CAP_SYS_PTRACE"
-            ),
-        }
-    }
-}
-
-impl fmt::Display for OutOfSight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::CgroupsAbove => "cgroups above those that the agent is shown",
-            Self::CgroupElsewhere => {
-                "the process's cgroup is outside of the agent's cgroup namespace"
-            }
-            Self::CgroupNotMounted => "what is mounted here does not show the process's cgroup",
-            Self::HierarchyNotMounted => "the hierarchy of this controller is not mounted here",
-        })
-    }
-}
-
-impl fmt::Display for Feature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::SchedulerStatistics => "/proc/PID/schedstat (CONFIG_SCHED_INFO)",
-            Self::IoAccounting => "/proc/PID/io (CONFIG_TASK_IO_ACCOUNTING)",
-            Self::SyscallFile => "/proc/PID/syscall (CONFIG_HAVE_ARCH_TRACEHOOK)",
-            Self::WaitChannel => "/proc/PID/wchan (CONFIG_KALLSYMS)",
-            Self::Pressure => "/proc/pressure (CONFIG_PSI)",
-            Self::Cgroups => "/proc/PID/cgroup (CONFIG_CGROUPS)",
-            Self::CgroupCpuController => "the CPU controller of cgroups (CONFIG_CGROUP_SCHED)",
-            Self::CgroupMemoryController => {
-                "the memory controller of cgroups (CONFIG_MEMCG, or cgroup_disable=memory at boot)"
-            }
-            Self::CgroupCpuQuota => "CPU quotas of cgroups (CONFIG_CFS_BANDWIDTH)",
-            Self::CgroupFile => "this file of the cgroup's controller",
-            Self::Field => "the kernel's file has no such field",
-            Self::MappingSizes => "/proc/PID/smaps (CONFIG_PROC_PAGE_MONITOR)",
-        })
-    }
-}
-
-impl fmt::Display for Switch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::DelayAccounting => "kernel.task_delayacct is 0",
-            Self::Pressure => "pressure stall information",
-        })
-    }
-}
-
-impl fmt::Display for Nature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::KernelThread => "a kernel thread",
-            Self::Zombie => "a zombie",
-            Self::RootCgroup => "the root cgroup",
-            Self::ControllerNotEnabled => "the controller is not enabled for this cgroup",
-            Self::NotInContainer => "not in a container",
-            Self::NotInService => "not in a service",
-            Self::NoRequests => "no request completed in the window",
-            Self::NotProcessorTime => "what was counted is no processor time",
-            Self::GivenStacks => "the stacks were given as text, which does not say it",
-            Self::WholeMachine => "of a whole machine it is the time that passed",
-        })
     }
 }
 
