@@ -1,12 +1,7 @@
 //! Source lines of functions: shown where the source is, as the process sees it; with what a recording
 //! has on each; and never a file that is no source of the process.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use rustix::process::geteuid;
 use scenarios::{client::Client, not_run::not_run, programs, sysmcp::Sysmcp, victim::Victim};
