@@ -1,10 +1,6 @@
 //! What counters say of programs, beside what the kernel and perf say of the same.
 
-#![expect(
-    clippy::indexing_slicing,
-    clippy::print_stderr,
-    reason = "a test fails by panicking, and says what it could not check"
-)]
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use probe_agent::{
     perf::{

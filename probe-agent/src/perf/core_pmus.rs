@@ -65,7 +65,10 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn machine(devices: &[(&str, &[(&str, &str)])]) -> (tempfile::TempDir, Vec<CorePmu>) {
+    /// A device's name, and its files with their texts.
+    type Device<'d> = (&'d str, &'d [(&'d str, &'d str)]);
+
+    fn machine(devices: &[Device<'_>]) -> (tempfile::TempDir, Vec<CorePmu>) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("proc/self/ns")).unwrap();
         let bus = folder.path().join(DEVICES);
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn where_there_is_one_kind_there_is_nothing_to_choose() {
-        let devices: [&[(&str, &[(&str, &str)])]; 3] = [
+        let devices: [&[Device<'_>]; 3] = [
             &[("cpu", &[("type", "4\n")]), ("software", &[("type", "1\n")])],
             &[("armv8_cortex_a72", &[("type", "8\n"), ("cpus", "0-3\n")])],
             &[("cpu_core", &[("type", "x"), ("cpus", "0")]), ("cpu_atom", &[("type", "4")])],
