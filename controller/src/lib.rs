@@ -26,3 +26,7 @@ pub mod tools;
 pub mod transport;
 pub mod verdict;
 pub mod words;
+
+#[cfg(test)]
+#[path = "../../fixtures/golden.rs"]
+mod golden;

@@ -180,10 +180,14 @@ fn every_command_in_the_documents_is_understood() {
             Err(error) if !error.use_stderr() || words.len() == 1 => continue,
             Err(error) => panic!("{place}: {error}"),
         };
-        if let Asked::Call { tool, params, .. } = cli.command {
+        if let Asked::Call { tool, params, param_file, .. } = cli.command {
             let entry = tools::ALL.iter().find(|entry| entry.name() == tool);
             let entry = entry.unwrap_or_else(|| panic!("{place}: no tool {tool}"));
-            let arguments = serde_json::from_str(&params).unwrap();
+            let mut arguments: Map<String, Value> = serde_json::from_str(&params).unwrap();
+            for named in param_file {
+                let (name, _) = named.split_once('=').unwrap();
+                arguments.insert(name.to_owned(), "what the file has".into());
+            }
             Question::read(entry, arguments).unwrap_or_else(|error| panic!("{place}: {error}"));
         }
     }

@@ -108,10 +108,6 @@ fn in_order(
 }
 
 #[cfg(test)]
-#[path = "../../../fixtures/golden.rs"]
-mod golden;
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use protocol::{
@@ -172,9 +168,9 @@ mod tests {
             let rendered = rendered(*id);
             let path = |kind| format!("fixtures/golden/answers/{}.{kind}", id.name());
             let shown = text::answer(&rendered.tables, &rendered.meta, Style::PLAIN);
-            golden::assert_golden(&path("txt"), &shown);
+            crate::golden::assert_golden(&path("txt"), &shown);
             let object = serde_json::to_string_pretty(&rendered.object).unwrap();
-            golden::assert_golden(&path("json"), &format!("{object}\n"));
+            crate::golden::assert_golden(&path("json"), &format!("{object}\n"));
         }
     }
 
@@ -185,7 +181,7 @@ mod tests {
         report.detail = Detail::Brief;
         let rendered = answered(request, item, Report::HostSnapshot(report));
         let object = serde_json::to_string_pretty(&rendered.object).unwrap();
-        golden::assert_golden(
+        crate::golden::assert_golden(
             "fixtures/golden/answers/host_snapshot.brief.json",
             &format!("{object}\n"),
         );

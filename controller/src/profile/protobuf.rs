@@ -70,7 +70,8 @@ mod tests {
             write(&mut message);
             message.take()
         };
-        let cases: [(fn(&mut Message), &[u8]); 6] = [
+        type Case = (fn(&mut Message), &'static [u8]);
+        let cases: [Case; 6] = [
             (|message| message.number(1, 150), b"\x08\x96\x01"),
             (|message| message.text(2, "testing"), b"\x12\x07testing"),
             (|message| message.numbers(6, [3, 270, 86_942]), b"\x32\x06\x03\x8e\x02\x9e\xa7\x05"),

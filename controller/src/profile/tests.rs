@@ -6,9 +6,6 @@ use protocol::{
     recording::{self, Kind},
 };
 
-#[path = "../../../fixtures/golden.rs"]
-mod golden;
-
 /// The pieces of a small recording: two threads, one with a name that would forge a frame; code of the
 /// kernel, of a runtime and inlined; a stack without a frame; one source line.
 pub(super) fn pieces() -> Vec<Item> {
@@ -94,7 +91,10 @@ fn each_format_reads_as_it_did() {
         } else {
             String::from_utf8(bytes).unwrap()
         };
-        golden::assert_golden(&format!("fixtures/golden/export/{}.txt", format.name()), &text);
+        crate::golden::assert_golden(
+            &format!("fixtures/golden/export/{}.txt", format.name()),
+            &text,
+        );
     }
 }
 

@@ -53,7 +53,7 @@ async fn a_folder_of_others_is_not_used_and_the_next_one_is() {
     let file = link.path().join("file");
     fs::write(&file, "").unwrap();
     for folder in [open.path().to_owned(), behind_link, file.join("below")] {
-        Door::open(&[folder.clone()]).await.unwrap_err();
+        Door::open(std::slice::from_ref(&folder)).await.unwrap_err();
         let good = private_folder();
         let door = Door::open(&[folder, good.path().to_owned()]).await.unwrap();
         assert!(door.socket.starts_with(good.path()));

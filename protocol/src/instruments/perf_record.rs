@@ -101,7 +101,7 @@ pub struct Request {
     pub dump_kib: u32,
     /// Whether what the kernel does is recorded. Default: true.
     pub with_kernel: bool,
-    /// Where sampling is not permitted: whether threads may be stopped for some microseconds each, to
+    /// Where sampling is not permitted: whether threads may be stopped for a moment each, to
     /// see the stacks of those that run. It may end a sleeping system call early (EINTR), as a debugger
     /// does. Default: false.
     pub stop: bool,
