@@ -139,11 +139,18 @@ fn shares(report: &Report) -> Vec<String> {
 /// Further questions to a recording.
 fn questions(meta: &Meta) -> Vec<NextStep> {
     let Some(artifact) = meta.artifact else { return Vec::new() };
-    vec![step(
-        "perf_report",
-        json!({"artifact": artifact, "mode": "callers"}),
-        "through which calls the heaviest function is reached; samples nothing again",
-    )]
+    vec![
+        step(
+            "perf_report",
+            json!({"artifact": artifact, "mode": "callers"}),
+            "through which calls the heaviest function is reached; samples nothing again",
+        ),
+        step(
+            "flamegraph",
+            json!({"artifact": artifact}),
+            "the tree of its calls; a person gets it as a picture by `sysmcp export`, with this artifact",
+        ),
+    ]
 }
 
 fn step(tool: &str, parameters: serde_json::Value, why: &str) -> NextStep {

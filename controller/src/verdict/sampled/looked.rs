@@ -5,7 +5,7 @@ use crate::verdict::Conclusion;
 use protocol::{
     instruments::perf_record::{Looks, Report},
     message::Meta,
-    recording::{Cut, Incomplete, Recording},
+    recording::{Cut, Incomplete, Recording, Scope},
 };
 
 /// What follows, and what looks cannot tell.
@@ -37,6 +37,10 @@ fn not_told(looks: &Looks, recording: &Recording) -> Vec<String> {
          count as running; process_inspect counts how long threads were blocked"
             .to_owned(),
     ];
+    if recording.scope == Scope::Process {
+        sentences
+            .push("what children do that it starts meanwhile: they are not looked at".to_owned());
+    }
     if !looks.sees_waits {
         sentences.push(
             "what threads wait in: that is told to root and to the user of the process only"
