@@ -329,7 +329,7 @@ fn a_network_that_is_cut_without_a_word(way: &str) {
 /// Nobody closes anything then: the script has to give up by itself.
 fn a_network_that_is_cut_during_the_push(way: &str) {
     // The script gives up by itself: after what 20 kB/s need for the agent, and some more.
-    const PATIENCE: Duration = Duration::from_secs(150);
+    const PATIENCE: Duration = Duration::from_secs(200);
     let bench = Bench::over(way).with_link(Some(60_000));
     let bench = Bench { sysmcp: bench.sysmcp.with(&["--connect-timeout", "5"]), ..bench };
     let mut call = bench.long_call();

@@ -14,15 +14,17 @@ fn unreachable() -> Sysmcp {
 }
 
 /// The tools of the default toolset.
-const OFFERED: [&str; 8] = [
+const OFFERED: [&str; 10] = [
     "process_list",
     "process_inspect",
     "host_snapshot",
     "capabilities",
     "perf_record",
     "perf_report",
+    "memory_profile",
     "flamegraph",
     "flamegraph_from_folded",
+    "inspect_source",
 ];
 
 fn assert_is_what_is_offered(list: &Value) {
