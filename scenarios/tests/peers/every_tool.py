@@ -17,7 +17,15 @@ ARGUMENTS = {
     "process_list": {"window_ms": 300},
     "process_inspect": {"pid": os.getpid(), "window_ms": 300},
     "self_test": {"count": 3},
+    "perf_record": {"window_ms": 500},
+    "memory_profile": {"pid": os.getpid(), "window_ms": 1000},
+    "flamegraph_from_folded": {"folded": "main;work;hash 12\n"},
+    "perf_report": {},
+    "flamegraph": {},
+    "inspect_source": {},
 }
+# Asked about what perf_record kept.
+OF_A_RECORDING = {"perf_report", "flamegraph", "inspect_source"}
 
 
 async def main(command: str, mode: str) -> None:
@@ -31,13 +39,15 @@ async def main(command: str, mode: str) -> None:
     ) as client:
         tools = (await client.list_tools()).tools
         assert {tool.name for tool in tools} == set(ARGUMENTS), [tool.name for tool in tools]
+        recording = {}
         for tool in tools:
-            result = await client.call_tool(
-                tool.name, ARGUMENTS[tool.name], progress_callback=on_progress
-            )
+            arguments = ARGUMENTS[tool.name] | (recording if tool.name in OF_A_RECORDING else {})
+            result = await client.call_tool(tool.name, arguments, progress_callback=on_progress)
             assert not result.is_error, result
             structured = result.structured_content
             assert json.loads(result.content[0].text) == structured
+            if tool.name == "perf_record":
+                recording = {"artifact": structured["meta"]["artifact"]}
             assert structured["meta"]["target"].startswith("ssh:"), structured["meta"]
             print(mode, tool.name, len(result.content[0].text), "bytes")
         wrong = await client.call_tool("process_list", {"limit": 0})
