@@ -1,16 +1,22 @@
 //! One call under way: its limits, whether it was withdrawn, and what it sends meanwhile.
 
-use crate::{artifacts::Artifacts, os::clock, proc::Root};
+use crate::{
+    artifacts::{Artifacts, Kind},
+    os::clock,
+    proc::Root,
+};
 use protocol::{
+    artifact::ArtifactId,
     budget::Budget,
-    error::AgentError,
+    error::{AgentError, Defect},
     instruments::Item,
     loss::Overhead,
     message::{Progress, RequestId, Step, Streamed},
 };
+use serde::{Serialize, de::DeserializeOwned};
 use std::{
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -210,6 +216,40 @@ impl<'s> Context<'s> {
             self.reported_ms.store(now, Ordering::Relaxed);
         }
         is_due
+    }
+
+    /// The stored results.
+    pub fn artifacts(&self) -> MutexGuard<'s, Artifacts> {
+        self.artifacts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a result for follow-up questions. `None` when it is too large to keep.
+    pub fn keep(&self, kind: Kind, result: &impl Serialize) -> Option<ArtifactId> {
+        let bytes = postcard::to_stdvec(result).ok()?;
+        self.artifacts().keep(kind, bytes)
+    }
+
+    /// The bytes of a result that was kept.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there any more, or is of another kind.
+    pub fn kept_bytes(&self, id: ArtifactId, kind: Kind) -> Result<Arc<Vec<u8>>, AgentError> {
+        let found = self.artifacts().find(id).ok_or(AgentError::NoSuchArtifact { id })?;
+        if found.kind != kind {
+            return Err(AgentError::OtherArtifact { id });
+        }
+        Ok(found.bytes)
+    }
+
+    /// A result that [`Context::keep`] kept.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Context::kept_bytes`].
+    pub fn kept<T: DeserializeOwned>(&self, id: ArtifactId, kind: Kind) -> Result<T, AgentError> {
+        postcard::from_bytes(&self.kept_bytes(id, kind)?)
+            .map_err(|_| AgentError::Defect(Defect::StoredResultUnreadable))
     }
 
     /// Reports how far the call has come.

@@ -4,11 +4,12 @@
 
 use probe_agent::{
     perf::{
-        counters::{Count, Counter, Counters, NotCounted, Value, of_one_time},
+        counters::{Count, Counters, NotCounted, Value, of_one_time},
         sampler::Scope,
     },
     proc::Root,
 };
+use protocol::instruments::perf_record::Counter;
 use std::{
     collections::BTreeMap,
     io::{BufRead as _, BufReader, Write as _},

@@ -7,7 +7,12 @@ mod table;
 pub use row::{FunctionRow, ProcessRow, StackRow};
 pub use table::{facts, function_table, stack_table};
 
-use crate::{host_text::HostText, observed::Observed, parameter::spelled, units::Percent};
+use crate::{
+    host_text::HostText,
+    observed::{Nature, Observed, Reason},
+    parameter::spelled,
+    units::Percent,
+};
 use serde::{Deserialize, Serialize};
 
 /// A recording.
@@ -248,6 +253,39 @@ pub enum Kind {
 impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&spelled(self))
+    }
+}
+
+impl Recording {
+    /// Of stacks that were given as text, of which nearly nothing is known. A count of theirs is taken
+    /// for a sample.
+    pub fn given(weight: u64, unnamed_pct: Observed<Percent>, kernel: Kernel) -> Self {
+        let not_said = || Observed::Unknown(Reason::DoesNotApply(Nature::GivenStacks));
+        Self {
+            scope: Scope::Given,
+            pid: None,
+            name: None,
+            counted: Counted::Given,
+            hertz: 0,
+            stacks: Stacks::Given,
+            window_ms: 0,
+            samples: weight,
+            events: weight,
+            processes: 0,
+            threads: 0,
+            quality: Quality {
+                complete_pct: not_said(),
+                by_frame_pointers_pct: not_said(),
+                incomplete: Vec::new(),
+                unnamed_pct,
+                unnamed: Vec::new(),
+                kernel,
+                is_without_counter: false,
+                lost_samples: 0,
+                throttled: 0,
+                own_samples: 0,
+            },
+        }
     }
 }
 

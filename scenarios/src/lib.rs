@@ -18,6 +18,7 @@ pub mod load;
 pub mod many_connections;
 pub mod many_targets;
 pub mod master;
+pub mod named_checks;
 pub mod not_run;
 pub mod programs;
 pub mod relay;

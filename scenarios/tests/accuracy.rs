@@ -10,6 +10,7 @@ use scenarios::{
         programs::{PROGRAMS, Program, perf_version},
     },
     client::Client,
+    named_checks,
     not_run::{is_full, not_run},
     sysmcp::Sysmcp,
 };
@@ -20,32 +21,7 @@ use std::process::ExitCode;
 const ATTEMPTS: u32 = 3;
 
 fn main() -> ExitCode {
-    let words = words(std::env::args().skip(1));
-    if std::env::args().any(|word| word == "--list") {
-        PROGRAMS.iter().for_each(|program| println!("{}: test", program.name));
-        return ExitCode::SUCCESS;
-    }
-    match run(&words) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// What is left of the command line without the flags of Rust's own harness, which other tests get.
-fn words(arguments: impl Iterator<Item = String>) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut is_value = false;
-    for word in arguments {
-        if !is_value && !word.starts_with('-') {
-            words.push(word.clone());
-        }
-        is_value = ["--test-threads", "--format", "--color", "--skip"].contains(&word.as_str());
-    }
-    words
+    named_checks::main(PROGRAMS.iter().map(|program| program.name), run)
 }
 
 /// Looks at the programs that were asked for. Gives whether both found the same in each.

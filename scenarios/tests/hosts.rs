@@ -7,6 +7,7 @@
 use anyhow::{Result, bail};
 use scenarios::{
     hosts::{self, GROUPS, Host, Outcome, page},
+    named_checks,
     not_run::{is_full, not_here, not_run},
 };
 use std::{
@@ -27,32 +28,7 @@ const AT_A_TIME: usize = 4;
 type Tried = (&'static Host, Result<Outcome>);
 
 fn main() -> ExitCode {
-    let words = words(std::env::args().skip(1));
-    if std::env::args().any(|word| word == "--list") {
-        hosts::all().for_each(|host| println!("{}: test", host.name));
-        return ExitCode::SUCCESS;
-    }
-    match run(&words) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// What is left of the command line without the flags of Rust's own harness, which other tests get.
-fn words(arguments: impl Iterator<Item = String>) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut is_value = false;
-    for word in arguments {
-        if !is_value && !word.starts_with('-') {
-            words.push(word.clone());
-        }
-        is_value = ["--test-threads", "--format", "--color", "--skip"].contains(&word.as_str());
-    }
-    words
+    named_checks::main(hosts::all().map(|host| host.name), run)
 }
 
 /// Attempts the hosts that were asked for. Gives whether all is as the page says.

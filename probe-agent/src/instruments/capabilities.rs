@@ -27,10 +27,7 @@ use protocol::{
     view::json,
 };
 use situation::Situation;
-use std::{
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 impl Collect for Capabilities {
     fn collect(request: Request, context: &Context<'_>) -> Result<(Report, Meta), AgentError> {
@@ -112,16 +109,13 @@ const fn rank(state: State) -> u8 {
 /// Keeps what was found, with the time, for the next call of the session.
 fn remember(found: &Found, context: &Context<'_>) {
     if let Ok(bytes) = postcard::to_stdvec(&(clock::monotonic(), found)) {
-        let mut artifacts = context.artifacts.lock().unwrap_or_else(PoisonError::into_inner);
-        artifacts.replace(Kind::Capabilities, bytes);
+        context.artifacts().replace(Kind::Capabilities, bytes);
     }
 }
 
 /// What was found before in this session, with its age.
 fn recall(context: &Context<'_>) -> Option<Found> {
-    let mut artifacts = context.artifacts.lock().unwrap_or_else(PoisonError::into_inner);
-    let bytes = artifacts.find_kind(Kind::Capabilities)?;
-    drop(artifacts);
+    let bytes = context.artifacts().find_kind(Kind::Capabilities)?;
     let (at, found): (Duration, Found) = postcard::from_bytes(&bytes).ok()?;
     let age = clock::monotonic().saturating_sub(at).as_millis();
     // What is 0 milliseconds old is of this very call.

@@ -17,8 +17,8 @@ use protocol::{
     },
     loss::{Lost, Truncation},
     message::{Engine, Meta},
-    observed::{Nature, Observed, Reason},
-    recording::{Counted, Kernel, Quality, Recording, Scope, Stacks},
+    observed::Reason,
+    recording::{Kernel, Recording},
     units::Percent,
 };
 
@@ -78,36 +78,12 @@ fn passed_over(loss: FoldedLoss, weight: u64) -> PassedOver {
     }
 }
 
-/// What is known of stacks that were given: nearly nothing. A count of theirs is taken for a sample.
+/// What is known of stacks that were given.
 fn recording(profile: &Profile) -> Recording {
     let weight = profile.weight();
-    let not_said = || Observed::Unknown(Reason::DoesNotApply(Nature::GivenStacks));
     let unnamed = Percent::of(profile.unnamed_weight() as f64, weight as f64);
-    Recording {
-        scope: Scope::Given,
-        pid: None,
-        name: None,
-        counted: Counted::Given,
-        hertz: 0,
-        stacks: Stacks::Given,
-        window_ms: 0,
-        samples: weight,
-        events: weight,
-        processes: 0,
-        threads: 0,
-        quality: Quality {
-            complete_pct: not_said(),
-            by_frame_pointers_pct: not_said(),
-            incomplete: Vec::new(),
-            unnamed_pct: unnamed.map_or(Observed::Unknown(Reason::NoSamples), Observed::Known),
-            unnamed: Vec::new(),
-            kernel: if profile.has(Kind::Kernel) { Kernel::Named } else { Kernel::NotAsked },
-            is_without_counter: false,
-            lost_samples: 0,
-            throttled: 0,
-            own_samples: 0,
-        },
-    }
+    let kernel = if profile.has(Kind::Kernel) { Kernel::Named } else { Kernel::NotAsked };
+    Recording::given(weight, unnamed.ok_or(Reason::NoSamples).into(), kernel)
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ mod groups;
 mod rates;
 mod report;
 mod scan;
-mod stored;
 
 use crate::{
+    artifacts::Kind,
     call::Context,
     instruments::{
         Collect,
@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 impl Collect for ProcessList {
     fn collect(request: Request, context: &Context<'_>) -> Result<(Report, Meta), AgentError> {
         if let Some(id) = request.artifact {
-            let measured = stored::load(id, context)?;
+            let measured = context.kept(id, Kind::ProcessList)?;
             return report::answer(&request, measured, Details::default(), context);
         }
         let (measured, details) = measure(&request, context)?;

@@ -15,10 +15,7 @@ use protocol::{
     message::{Engine, Meta, Step},
 };
 use sha2::Digest as _;
-use std::{
-    sync::PoisonError,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 impl Collect for SelfTest {
     fn collect(request: Request, context: &Context<'_>) -> Result<(Report, Meta), AgentError> {
@@ -77,8 +74,7 @@ fn leave(bytes: u32, context: &Context<'_>) -> (Option<ArtifactId>, HostText) {
     }
     let content: Vec<u8> = (0..bytes).map(|place| place.to_le_bytes()[0]).collect();
     let digest = digest(&content);
-    let mut artifacts = context.artifacts.lock().unwrap_or_else(PoisonError::into_inner);
-    (artifacts.keep(Kind::SelfTest, content), digest)
+    (context.artifacts().keep(Kind::SelfTest, content), digest)
 }
 
 fn digest(content: &[u8]) -> HostText {
@@ -87,15 +83,11 @@ fn digest(content: &[u8]) -> HostText {
 
 /// Streams a stored result.
 fn send_back(id: ArtifactId, context: &Context<'_>) -> Result<(Report, Meta), AgentError> {
-    let found = context.artifacts.lock().unwrap_or_else(PoisonError::into_inner).find(id);
-    let artifact = found.ok_or(AgentError::NoSuchArtifact { id })?;
-    if artifact.kind != Kind::SelfTest {
-        return Err(AgentError::OtherArtifact { id });
-    }
-    let total = u32::try_from(artifact.bytes.len()).unwrap_or(u32::MAX);
+    let kept = context.kept_bytes(id, Kind::SelfTest)?;
+    let total = u32::try_from(kept.len()).unwrap_or(u32::MAX);
     let mut offset = 0;
     let mut items = 0;
-    for chunk in artifact.bytes.chunks(CHUNK_BYTES) {
+    for chunk in kept.chunks(CHUNK_BYTES) {
         context.check()?;
         let item = Item::Bytes { offset, bytes: chunk.to_vec() };
         context.send(AnyItem::SelfTest(item))?;
@@ -106,7 +98,7 @@ fn send_back(id: ArtifactId, context: &Context<'_>) -> Result<(Report, Meta), Ag
     let report = Report {
         counted: 0,
         artifact_bytes: total,
-        artifact_sha256: digest(&artifact.bytes),
+        artifact_sha256: digest(&kept),
         attempts: Vec::new(),
     };
     Ok((report, meta(Engine::Stored, None, items, Some(id), context)))

@@ -9,8 +9,6 @@
 
 mod counter;
 
-pub use counter::Counter;
-
 use super::{
     attr::{Attributes, FORMAT_TIMES, flag},
     core_pmus::{self, CorePmu},
@@ -18,6 +16,7 @@ use super::{
     sampler::{SamplerError, Scope, refused, targets},
 };
 use crate::{order, proc::Root};
+use protocol::instruments::perf_record::Counter;
 use rustix::{
     fd::{AsFd as _, OwnedFd},
     io::Errno,
@@ -29,7 +28,7 @@ use std::sync::Arc;
 const GROUPS: [&[Counter]; 8] = [
     &[Counter::TaskClock],
     &[Counter::ContextSwitches],
-    &[Counter::Migrations],
+    &[Counter::CpuMigrations],
     &[Counter::MinorFaults],
     &[Counter::MajorFaults],
     &[Counter::Cycles, Counter::Instructions],
@@ -372,7 +371,7 @@ fn open_one(
     if counter == Counter::TaskClock && matches!(targets, Targets::Host(_)) {
         return (Err(NotCounted::NotOfTheHost), false);
     }
-    let (kind, config) = counter.kind();
+    let (kind, config) = counter::kind(counter);
     let mut attributes = Attributes::of_kind(kind, config);
     attributes.read_format = FORMAT_TIMES;
     if leaders.is_none() {
@@ -388,7 +387,7 @@ fn open_one(
     without_kernel.flags |= flag::EXCLUDE_KERNEL;
     // All of a group are of the same part.
     let order: &[(Attributes, bool)] = match with_kernel {
-        None if counter.is_of_the_kernel() => &[(attributes, true)],
+        None if counter::is_of_the_kernel(counter) => &[(attributes, true)],
         None => &[(attributes, true), (without_kernel, false)],
         Some(true) => &[(attributes, true)],
         Some(false) => &[(without_kernel, false)],

@@ -2,13 +2,8 @@
 
 use super::profile::Profile;
 use crate::{artifacts::Kind, call::Context};
-use protocol::{
-    artifact::ArtifactId,
-    error::{AgentError, Defect},
-    recording::Recording,
-};
+use protocol::{artifact::ArtifactId, error::AgentError, recording::Recording};
 use serde::{Deserialize, Serialize};
-use std::sync::PoisonError;
 
 /// Everything that is answered from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,9 +32,7 @@ pub struct Line {
 impl Stored {
     /// Keeps it. `None` when it is too large to keep.
     pub fn keep(&self, context: &Context<'_>) -> Option<ArtifactId> {
-        let bytes = postcard::to_stdvec(self).ok()?;
-        let mut artifacts = context.artifacts.lock().unwrap_or_else(PoisonError::into_inner);
-        artifacts.keep(Kind::Recording, bytes)
+        context.keep(Kind::Recording, self)
     }
 
     /// Reads one back.
@@ -48,12 +41,6 @@ impl Stored {
     ///
     /// When it is not there any more, or is no recording.
     pub fn load(id: ArtifactId, context: &Context<'_>) -> Result<Self, AgentError> {
-        let found = context.artifacts.lock().unwrap_or_else(PoisonError::into_inner).find(id);
-        let artifact = found.ok_or(AgentError::NoSuchArtifact { id })?;
-        if artifact.kind != Kind::Recording {
-            return Err(AgentError::OtherArtifact { id });
-        }
-        postcard::from_bytes(&artifact.bytes)
-            .map_err(|_| AgentError::Defect(Defect::StoredResultUnreadable))
+        context.kept(id, Kind::Recording)
     }
 }

@@ -7,9 +7,9 @@ use super::flamegraph::{usual_depth, usual_limit, usual_min_pct};
 use crate::{
     call_tree::{self, CallTree, Cuts},
     instruments::{Exchange, Instrument, NoItems},
-    observed::{Nature, Observed, Reason},
+    observed::Observed,
     parameter::InvalidParameter,
-    recording::{self, Counted, Kernel, Quality, Recording, Scope, Stacks},
+    recording::{self, Kernel, Recording},
     units::Percent,
     view::{nulls::Nulls, quantity::percent, table::Table},
 };
@@ -72,37 +72,12 @@ impl Instrument for FlamegraphFromFolded {
     }
 
     fn example() -> Exchange<Self> {
-        let none = || Observed::Unknown(Reason::DoesNotApply(Nature::GivenStacks));
         let zero = Percent::default();
         Exchange {
             request: Request::of("main;serve;hash 62\nmain;idle 8\n".to_owned()),
             item: None,
             report: Report {
-                recording: Recording {
-                    scope: Scope::Given,
-                    pid: None,
-                    name: None,
-                    counted: Counted::Given,
-                    hertz: 0,
-                    stacks: Stacks::Given,
-                    window_ms: 0,
-                    samples: 70,
-                    events: 70,
-                    processes: 0,
-                    threads: 0,
-                    quality: Quality {
-                        complete_pct: none(),
-                        by_frame_pointers_pct: none(),
-                        incomplete: Vec::new(),
-                        unnamed_pct: Observed::Known(zero),
-                        unnamed: Vec::new(),
-                        kernel: Kernel::Named,
-                        is_without_counter: false,
-                        lost_samples: 0,
-                        throttled: 0,
-                        own_samples: 0,
-                    },
-                },
+                recording: Recording::given(70, Observed::Known(zero), Kernel::Named),
                 tree: call_tree::example(),
                 passed_over: PassedOver { lines: 1, cut_stacks: 0, cut_pct: zero },
             },

@@ -2,6 +2,10 @@
 
 use super::*;
 use crate::instruments::fake::FakeMachine;
+use protocol::{
+    observed::{Nature, Observed},
+    recording::Scope,
+};
 
 fn ask(folded: &str) -> Result<(Report, Meta), AgentError> {
     let machine = FakeMachine::new();

@@ -174,7 +174,7 @@ fn row(count: &Count, measured: Measured, reasons: &Reasons) -> CounterRow {
     let value: Observed<Value> = count.value.map_err(|why| reasons.reason(why)).into();
     let counted = value.clone().map(|value| value.count);
     CounterRow {
-        counter: named(count.counter),
+        counter: count.counter,
         core: core(count.on.as_deref()),
         per_s: measured.rate(counted.clone()),
         count: counted,
@@ -193,7 +193,7 @@ fn core(on: Option<&str>) -> Option<HostText> {
 
 /// Processor time, in percent of one processor.
 fn cpu_pct(counts: &[Count], measured: Measured, reasons: &Reasons) -> Observed<Percent> {
-    let clock = counts.iter().find(|count| count.counter == counters::Counter::TaskClock);
+    let clock = counts.iter().find(|count| count.counter == Counter::TaskClock);
     let Some(clock) = clock else { return Observed::Unknown(Reason::NoSamples) };
     match clock.value {
         Ok(value) => measured.share(Duration::from_nanos(value.count)).into(),
@@ -203,9 +203,8 @@ fn cpu_pct(counts: &[Count], measured: Measured, reasons: &Reasons) -> Observed<
 
 /// What counters say of each other, of each kind of core.
 fn quotients(counts: &[Count], reasons: &Reasons) -> Vec<Quotients> {
-    use counters::Counter as C;
     let of_kind = |on: Option<String>| {
-        let both = |part: C, whole: C| {
+        let both = |part: Counter, whole: Counter| {
             let found = counters::of_one_time(counts, on.as_deref(), (part, whole));
             let (part, whole) =
                 found.map_err(|why| why.map_or(Reason::NoSamples, |why| reasons.reason(why)))?;
@@ -218,28 +217,12 @@ fn quotients(counts: &[Count], reasons: &Reasons) -> Vec<Quotients> {
         };
         Quotients {
             core: core(on.as_deref()),
-            instructions_per_cycle: both(C::Instructions, C::Cycles)
+            instructions_per_cycle: both(Counter::Instructions, Counter::Cycles)
                 .and_then(|(what, each)| Ratio::of(what, each).ok_or(Reason::NoSamples))
                 .into(),
-            cache_misses_pct: percent(C::CacheMisses, C::CacheReferences),
-            branch_misses_pct: percent(C::BranchMisses, C::Branches),
+            cache_misses_pct: percent(Counter::CacheMisses, Counter::CacheReferences),
+            branch_misses_pct: percent(Counter::BranchMisses, Counter::Branches),
         }
     };
     counters::kinds_of_cores(counts).into_iter().map(of_kind).collect()
-}
-
-const fn named(counter: counters::Counter) -> Counter {
-    match counter {
-        counters::Counter::TaskClock => Counter::TaskClock,
-        counters::Counter::ContextSwitches => Counter::ContextSwitches,
-        counters::Counter::Migrations => Counter::CpuMigrations,
-        counters::Counter::MinorFaults => Counter::MinorFaults,
-        counters::Counter::MajorFaults => Counter::MajorFaults,
-        counters::Counter::Cycles => Counter::Cycles,
-        counters::Counter::Instructions => Counter::Instructions,
-        counters::Counter::CacheReferences => Counter::CacheReferences,
-        counters::Counter::CacheMisses => Counter::CacheMisses,
-        counters::Counter::Branches => Counter::Branches,
-        counters::Counter::BranchMisses => Counter::BranchMisses,
-    }
 }

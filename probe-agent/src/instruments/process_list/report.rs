@@ -6,9 +6,9 @@ use super::{
     columns::{can_be_added_up, can_rank},
     groups,
     rates::{Details, Rates},
-    stored,
 };
 use crate::{
+    artifacts::Kind,
     call::Context,
     instruments::{
         ownership::{self, Command, Placement, Users},
@@ -44,7 +44,7 @@ pub(super) fn answer(
     check_stored(request, &measured)?;
     let artifact = match request.artifact {
         Some(id) => Some(id),
-        None => stored::keep(&measured, context),
+        None => context.keep(Kind::ProcessList, &measured),
     };
     let detail_window = details.began.map(|began| context.root.monotonic().saturating_sub(began));
     let mut answer = Answer {

@@ -63,7 +63,8 @@ pub struct Quotients {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Counter {
-    /// Processor time, in nanoseconds.
+    /// Processor time, in nanoseconds. Of a whole machine there is none: it would be the time that
+    /// passed.
     TaskClock,
     /// Context switches.
     ContextSwitches,
@@ -85,6 +86,40 @@ pub enum Counter {
     Branches,
     /// Branches that were guessed wrongly.
     BranchMisses,
+}
+
+impl Counter {
+    /// All of them: those of the kernel, then those of the processor.
+    pub const ALL: [Self; 11] = [
+        Self::TaskClock,
+        Self::ContextSwitches,
+        Self::CpuMigrations,
+        Self::MinorFaults,
+        Self::MajorFaults,
+        Self::Cycles,
+        Self::Instructions,
+        Self::CacheReferences,
+        Self::CacheMisses,
+        Self::Branches,
+        Self::BranchMisses,
+    ];
+
+    /// Whether the processor counts it, rather than the kernel.
+    pub const fn is_of_the_processor(self) -> bool {
+        match self {
+            Self::TaskClock
+            | Self::ContextSwitches
+            | Self::CpuMigrations
+            | Self::MinorFaults
+            | Self::MajorFaults => false,
+            Self::Cycles
+            | Self::Instructions
+            | Self::CacheReferences
+            | Self::CacheMisses
+            | Self::Branches
+            | Self::BranchMisses => true,
+        }
+    }
 }
 
 /// Counts as a table, and quotients as lines of facts.
