@@ -47,7 +47,7 @@ pub fn measure(programs: &Programs, processes: usize) -> Result<String> {
 }
 
 /// The worker's pid, as the audit log has it.
-fn worker(log: &std::path::Path) -> Result<u64> {
+pub fn worker(log: &std::path::Path) -> Result<u64> {
     let log = fs::read_to_string(log)?;
     log.lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())

@@ -448,7 +448,7 @@ fn below_proc(path: &str) -> String {
 }
 
 /// How many files this process may have open at once; the largest number where there is no limit.
-fn open_files_limit() -> u64 {
+pub fn open_files_limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 

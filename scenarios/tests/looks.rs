@@ -11,6 +11,7 @@
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use scenarios::{
+    behind::behind,
     client::Client,
     not_run::{not_here, not_run},
     programs,
@@ -318,15 +319,7 @@ fn a_thread_runs_on_when_a_session_is_killed() {
     let busy = Running::start(&[place.busy.to_str().unwrap(), "shares"]);
     for _ in 0..4 {
         let sysmcp = Sysmcp::local().unwrap();
-        let plain = sysmcp.command();
-        let mut command = Command::new("perl");
-        command.args(&without_events()[1..]).arg(plain.get_program()).args(plain.get_args());
-        for (name, value) in plain.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        let command = behind(&without_events(), &sysmcp.command());
         let mut client = Client::start(command).unwrap();
         client.call("process_list", &json!({}), PATIENCE).unwrap();
         let parameters = json!({"pid": busy.pid(), "window_ms": 5000, "stop": true});

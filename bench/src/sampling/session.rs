@@ -29,7 +29,7 @@ pub fn measure(programs: &Programs, workload: &Path) -> Result<String> {
     let mut client = Client::start(command)?;
     let limited = json!({"limit": 1});
     client.call("process_list", &limited, Duration::from_secs(60))?;
-    let io = format!("/proc/{}/io", worker(&log)?);
+    let io = format!("/proc/{}/io", crate::overhead::worker(&log)?);
     let mut ask = |tool: &str, asked: &Value| -> Result<Asked> {
         let (before, started) = (written(&io)?, Instant::now());
         let result = client.call(tool, asked, Duration::from_secs(60))?;
@@ -67,15 +67,6 @@ pub fn measure(programs: &Programs, workload: &Path) -> Result<String> {
         &["", "ms", "the agent's CPU ms", "bytes over the wire"],
         &rows,
     ))
-}
-
-/// The worker's pid, as the audit log has it.
-fn worker(log: &Path) -> Result<u64> {
-    let log = fs::read_to_string(log)?;
-    log.lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .find_map(|line| line.pointer("/pids/1").and_then(Value::as_u64))
-        .context("the audit log names no worker")
 }
 
 /// Bytes that a process has written, to files and pipes: proc_pid_io(5).

@@ -8,7 +8,7 @@ use protocol::{
     artifact::ArtifactId,
     instruments::export::{Item as Piece, Report},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 /// Seconds that sending a recording may take: one of 3 MB takes half of it at 20 kB/s.
 const TIMEOUT_S: u32 = 300;
@@ -37,17 +37,14 @@ impl Gate {
     ) -> Result<Report, GateError> {
         let target = self.stores(id).ok_or(GateError::StoredNowhere { id })?;
         let selection = self.selection.clone().and(InstrumentId::Export);
-        let mut arguments = json!({
-            "artifact": id, "timeout_s": TIMEOUT_S, "max_cpu_ms": MAX_CPU_MS,
-        });
-        if let Some(arguments) = arguments.as_object_mut()
-            && self.form.names_target
-        {
+        let mut arguments = Map::from_iter([
+            ("artifact".to_owned(), id.to_string().into()),
+            ("timeout_s".to_owned(), TIMEOUT_S.into()),
+            ("max_cpu_ms".to_owned(), MAX_CPU_MS.into()),
+        ]);
+        if self.form.names_target {
             arguments.insert(PARAMETER.to_owned(), target.into());
         }
-        let Value::Object(arguments) = arguments else {
-            return Err(GateError::Defect("parameters that are no object".to_owned()));
-        };
         let call = Call { tool: InstrumentId::Export.name().to_owned(), arguments };
         let admitted = self.admitted(&call, &selection)?;
         let (place, tool) = (admitted.place, admitted.entry.name());

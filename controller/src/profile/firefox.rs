@@ -113,12 +113,18 @@ impl Writing<'_> {
                 stacks.push(stack);
             }
         }
+        let profile = self.profile;
+        // A target may send as many processes as threads: each is looked for once.
+        let mut mains: HashMap<u32, &Thread> = HashMap::new();
+        for thread in profile.threads.iter().filter(|thread| thread.tid == thread.pid) {
+            mains.entry(thread.pid).or_insert(thread);
+        }
         let mut processes: HashMap<u32, ProcessHandle> = HashMap::new();
-        for (thread, stacks) in self.profile.threads.iter().zip(stacks) {
+        for (thread, stacks) in profile.threads.iter().zip(stacks) {
             let process = match processes.get(&thread.pid) {
                 Some(process) => *process,
                 None => {
-                    let process = self.process(thread);
+                    let process = self.process(mains.get(&thread.pid).copied().unwrap_or(thread));
                     processes.insert(thread.pid, process);
                     process
                 }
@@ -133,10 +139,8 @@ impl Writing<'_> {
     }
 
     /// A process, named as its main thread.
-    fn process(&mut self, of: &Thread) -> ProcessHandle {
-        let mut threads = self.profile.threads.iter().filter(|thread| thread.pid == of.pid);
-        let main = threads.find(|thread| thread.tid == thread.pid).unwrap_or(of);
-        let process = self.processed.add_process(main.name.as_str(), of.pid, start());
+    fn process(&mut self, main: &Thread) -> ProcessHandle {
+        let process = self.processed.add_process(main.name.as_str(), main.pid, start());
         // Nothing of it is known but its samples.
         self.processed.set_process_start_time(process, start());
         process

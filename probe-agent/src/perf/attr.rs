@@ -147,7 +147,14 @@ impl Attributes {
         Self::of_kind(kind, config)
     }
 
-    /// The same by `type` and `config`.
+    /// The same of another event.
+    #[must_use]
+    pub const fn counting(self, event: Event) -> Self {
+        let (kind, config) = event.kind();
+        Self { kind, config, ..self }
+    }
+
+    /// An event by `type` and `config`.
     pub(super) const fn of_kind(kind: u32, config: u64) -> Self {
         Self {
             kind,

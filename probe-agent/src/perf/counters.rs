@@ -15,12 +15,14 @@ use super::{
     event::{self, Of, OpenEvent},
     sampler::{SamplerError, Scope, refused, targets},
 };
-use crate::{order, proc::Root};
+use crate::{
+    order,
+    proc::{Root, open_files_limit},
+};
 use protocol::instruments::perf_record::Counter;
 use rustix::{
     fd::{AsFd as _, OwnedFd},
     io::Errno,
-    process::Resource,
 };
 use std::sync::Arc;
 
@@ -255,7 +257,7 @@ impl Targets {
             .map(|counter| if counter.is_of_the_processor() { kinds_of_cores } else { 1 })
             .sum();
         let needed = u64::try_from(self.len().saturating_mul(each)).unwrap_or(u64::MAX);
-        let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let limit = open_files_limit();
         if needed > limit.saturating_sub(NEVER_USED) {
             return Err(SamplerError::OpenFiles { errno: Errno::MFILE, limit, needed });
         }

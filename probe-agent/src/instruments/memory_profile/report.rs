@@ -84,11 +84,12 @@ pub(super) fn assemble(
     let window = Window::between(found.first.at, found.last.at);
     let rows = found.sizes.regions.clone().map(|regions| mappings(&regions));
     let mut page = rows.map(|rows| rank::page(rows, held, 0, request.mappings as usize));
+    let lines = found.sizes(context);
     let mut report = Report {
         process,
         growth: Box::new(found.growth(context)),
-        totals: found.totals(context),
-        composition: found.composition(context),
+        totals: found.totals(&lines),
+        composition: found.composition(&lines),
         smaps: found.sizes.smaps.clone(),
         mappings: page.as_ref().map(|_| Vec::new()).map_err(Clone::clone).into(),
         cgroup: found.cgroup(window, context.root),
@@ -198,7 +199,7 @@ impl Found<'_, '_, '_, '_> {
         self.has_memory.clone().and_then(|()| read()).into()
     }
 
-    fn totals(&self, context: &Context<'_>) -> Totals {
+    fn totals(&self, lines: &Observed<SizeLines>) -> Totals {
         let memory = self.memory();
         let sums = || Observed::from(self.sizes.sums.clone());
         Totals {
@@ -206,17 +207,16 @@ impl Found<'_, '_, '_, '_> {
             pss_bytes: sums().map(|sums| Bytes(sums.proportional)),
             uss_bytes: sums().map(|sums| Bytes(sums.unique())),
             swap_bytes: memory.and_then(|lines| lines.swap.ok_or(LACKS)),
-            peak_bytes: self.sizes(context).and_then(|sizes| sizes.peak.ok_or(LACKS)),
+            peak_bytes: lines.clone().and_then(|sizes| sizes.peak.ok_or(LACKS)),
         }
     }
 
-    fn composition(&self, context: &Context<'_>) -> Composition {
+    fn composition(&self, lines: &Observed<SizeLines>) -> Composition {
         let part = |part: fn(&MemoryLines) -> Option<Bytes>| {
             self.memory().and_then(|lines| part(&lines).ok_or(LACKS))
         };
-        let sizes = self.sizes(context);
         let size = |part: fn(&SizeLines) -> Option<Bytes>| {
-            sizes.clone().and_then(|sizes| part(&sizes).ok_or(LACKS))
+            lines.clone().and_then(|sizes| part(&sizes).ok_or(LACKS))
         };
         let regions = &self.sizes.regions;
         let named = |name: &[u8]| {

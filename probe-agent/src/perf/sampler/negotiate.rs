@@ -97,11 +97,7 @@ pub(super) fn negotiate(root: &Root, settings: &Settings) -> Result<Basis, Sampl
     let kernel = adapt(root, settings, &mut with)?;
     let (mut no_counter, mut last) = (None, None);
     for event in settings.measure.events() {
-        let mut attributes = Attributes::of(*event);
-        (attributes.flags, attributes.sample_type) = (with.flags, with.sample_type);
-        (attributes.read_format, attributes.clock) = (with.read_format, with.clock);
-        (attributes.user_registers, attributes.user_stack) = (with.user_registers, with.user_stack);
-        (attributes.period, attributes.wakeup) = (with.period, with.wakeup);
+        let attributes = with.counting(*event);
         match event::open(attributes, Of::ThisThread) {
             Ok(_) => {
                 return Ok(Basis {

@@ -8,12 +8,11 @@ use crate::{
         core_pmus::{self, CorePmu},
         event::{self, Of, OpenEvent},
     },
-    proc::{Root, topology},
+    proc::{Root, open_files_limit, topology},
 };
 use rustix::{
     fd::{AsFd as _, OwnedFd},
     io::Errno,
-    process::Resource,
 };
 use std::{collections::HashSet, sync::Arc};
 
@@ -85,7 +84,7 @@ impl<'r> Targets<'r> {
         }
         let each = u64::try_from(processors).unwrap_or(u64::MAX);
         let needed = u64::try_from(threads.len()).unwrap_or(u64::MAX).saturating_mul(each);
-        let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let limit = open_files_limit();
         if needed <= MOST_EVENTS.min(limit.saturating_sub(NEVER_USED)) {
             return Ok(Self { root, what: What::Threads(threads), pmus });
         }
@@ -146,7 +145,7 @@ impl<'r> Targets<'r> {
         match errno {
             Errno::MFILE | Errno::NFILE => SamplerError::OpenFiles {
                 errno,
-                limit: rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
+                limit: open_files_limit(),
                 needed: u64::try_from(needed).unwrap_or(u64::MAX),
             },
             Errno::BADF | Errno::INVAL if matches!(self.what, What::Cgroup(_)) => {

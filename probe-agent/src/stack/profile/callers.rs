@@ -1,6 +1,6 @@
 //! Who calls a function, and whom it calls.
 
-use super::{Profile, Step, place};
+use super::{Children, Profile, Step, place};
 use crate::order;
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -61,6 +61,7 @@ impl Profile {
     pub fn chains(&self, functions: &[u32], direction: Direction, depth: usize) -> Chains {
         let own = self.self_weights();
         let totals = self.total_weights(own.clone());
+        let children = (direction == Direction::Callees).then(|| self.children());
         let mut weights: HashMap<(Vec<u32>, bool), u64> = HashMap::new();
         for node in self.outermost_of(functions) {
             match direction {
@@ -70,7 +71,11 @@ impl Profile {
                     let goes_on = callers.next().is_some();
                     *weights.entry((chain, goes_on)).or_default() += weight(&totals, node);
                 }
-                Direction::Callees => self.add_callees(node, depth, &own, &totals, &mut weights),
+                Direction::Callees => {
+                    if let Some(children) = &children {
+                        self.add_callees((node, children), depth, (&own, &totals), &mut weights);
+                    }
+                }
             }
         }
         let chains = weights.into_iter().filter(|(_, weight)| *weight > 0);
@@ -89,13 +94,11 @@ impl Profile {
     /// at it.
     fn add_callees(
         &self,
-        from: u32,
+        (from, children): (u32, &Children),
         depth: usize,
-        own: &[u64],
-        totals: &[u64],
+        (own, totals): (&[u64], &[u64]),
         weights: &mut HashMap<(Vec<u32>, bool), u64>,
     ) {
-        let children = self.children();
         let mut chain: Vec<u32> = Vec::new();
         *weights.entry((Vec::new(), false)).or_default() += weight(own, from);
         let mut walk: Vec<Step> = children.of(from).map(Step::Enter).collect();
