@@ -126,20 +126,16 @@ impl Programs {
             collapse: root.join("target/peers/inferno/bin/inferno-collapse-perf"),
             debug: root.join("target/debug/scenarios"),
         };
-        let files = [
-            &programs.sysmcp,
-            &programs.agent,
-            &programs.floor,
-            &programs.collapse,
-            &programs.debug,
-        ];
-        for program in files {
-            ensure!(
-                program.exists(),
-                "{} is not there; run `cargo xtask bench`",
-                program.display()
-            );
-        }
+        there(&[&programs.sysmcp, &programs.agent, &programs.floor])?;
         Ok(programs)
     }
+}
+
+/// Checks that programs have been built.
+fn there(programs: &[&std::path::Path]) -> Result<()> {
+    for program in programs {
+        let shown = program.display();
+        ensure!(program.exists(), "{shown} is not there; run `cargo xtask bench`");
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ mod report;
 mod session;
 mod tables;
 
-use crate::Programs;
+use crate::{Programs, there};
 use anyhow::{Context as _, Result, ensure};
 use scenarios::accuracy::workload::{compile, source};
 use std::{
@@ -30,6 +30,7 @@ const WALKS: [Walk; 2] = [
 
 /// Measures it.
 pub fn measure(programs: &Programs, rounds: u32) -> Result<String> {
+    there(&[&programs.collapse, &programs.debug])?;
     let folder = tempfile::tempdir()?;
     let workload = build(folder.path())?;
     let rounds = rounds.div_ceil(3).max(2);

@@ -119,6 +119,9 @@ pub enum Command {
         /// Replace it if it is there
         #[arg(long, requires = "export")]
         force: bool,
+        /// Begin a picture with what runs, and go on to who called it
+        #[arg(long, requires = "export")]
+        reversed: bool,
     },
     /// Try what works on the target for this login, and print the remedy for what does not
     #[command(after_help = AFTER_PROBE_HELP)]
@@ -159,6 +162,12 @@ pub enum Command {
         /// Replace the file if it is there
         #[arg(long)]
         force: bool,
+        /// Begin a picture with what runs, and go on to who called it
+        #[arg(long)]
+        reversed: bool,
+        /// Draw what changed since another recording, which is an earlier or a healthy one
+        #[arg(long, value_name = "ARTIFACT")]
+        baseline: Option<ArtifactId>,
     },
     /// Find what sessions left on the target, and remove it
     #[command(after_help = AFTER_SWEEP_HELP)]
@@ -300,6 +309,8 @@ disks stay. Look through the folder before you give it to others.";
 const AFTER_EXPORT_HELP: &str = "\
 Examples:
   sysmcp export art-0badcafe --format svg --output web-1.svg
+  sysmcp export art-0badcafe --format svg --reversed --output web-1-reversed.svg
+  sysmcp export art-0badcafe --format svg --baseline art-0decade0 --output web-1-change.svg
   sysmcp export art-0badcafe --format pprof --output web-1.pb.gz
   sysmcp export art-0badcafe --format firefox --output web-1.profile.json
 

@@ -67,11 +67,16 @@ async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
     };
     Ok(match command {
         Command::Serve => serve(&config()?, &common, environment).await,
-        Command::Call { tool, params, param_file, json, export, output, force } => {
+        Command::Call { tool, params, param_file, json, export, output, force, reversed } => {
             let arguments = parameters::read(&params, &param_file)
                 .map_err(|error| complain(&error, exit::USAGE))?;
-            let export =
-                export.zip(output).map(|(format, output)| export::ToFile { format, output, force });
+            let look = export::Look { is_reversed: reversed, baseline: None };
+            let export = export.zip(output).map(|(format, output)| export::ToFile {
+                format,
+                look,
+                output,
+                force,
+            });
             call(&config()?, &common, Call { tool, arguments }, json, export).await
         }
         Command::Probe { json, all } => {
@@ -83,8 +88,9 @@ async fn run_in(cli: Cli, environment: &Environment) -> Result<u8, u8> {
             let wanted = Wanted { folder, why, window_ms, max_bytes };
             capture(config()?, &common, &wanted).await
         }
-        Command::Export { artifact, format, output, force } => {
-            let wanted = export::Wanted { artifact, format, output, force };
+        Command::Export { artifact, format, output, force, reversed, baseline } => {
+            let look = export::Look { is_reversed: reversed, baseline };
+            let wanted = export::Wanted { artifact, format, look, output, force };
             export::export(&common, environment, wanted).await
         }
         Command::Sweep { dry_run, live, json } => {
@@ -150,16 +156,14 @@ async fn call(
         }
         return several::ask_each(config, common, &call, as_json).await;
     }
-    let destination = match export.map(export::ToFile::destination).transpose() {
+    let destination = match export.map(export::ToFile::checked).transpose() {
         Ok(destination) => destination,
-        Err(error) => return complain(&error.to_string(), exit::USAGE),
+        Err(code) => return code,
     };
     let show = async |gate: &Gate, rendered: &Rendered| {
         let code = print(&shown(rendered, as_json));
-        match &destination {
-            Some((destination, format)) if code == exit::OK => {
-                export::of_answer(gate, rendered, destination, *format, common).await
-            }
+        match destination {
+            Some(into) if code == exit::OK => export::of_answer(gate, rendered, into, common).await,
             Some(_) | None => code,
         }
     };

@@ -17,7 +17,7 @@ pub mod svg;
 
 pub use arriving::{Arriving, ProfileError};
 pub use destination::{Destination, DestinationError, Limited};
-pub use format::Format;
+pub use format::{Document, Format};
 
 use protocol::{
     host_text::HostText,
@@ -54,8 +54,11 @@ impl Profile {
             share.known().map(|pct| format!("; {what}: {} %", pct.get())).unwrap_or_default()
         };
         format!(
-            "{samples} samples of {} threads{}{}{}",
-            self.threads.len(),
+            "{samples} samples of {}{}{}{}",
+            match self.threads.len() {
+                1 => "1 thread".to_owned(),
+                threads => format!("{threads} threads"),
+            },
             share(&quality.complete_pct, "stacks known to their end"),
             share(&quality.unnamed_pct, "samples in code without a name"),
             match quality.lost_samples {

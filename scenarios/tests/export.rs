@@ -132,6 +132,56 @@ fn a_recording_is_exported_in_every_format_and_each_is_read_by_its_own_reader() 
     assert_eq!(told(&output), "");
 }
 
+#[test]
+fn a_picture_is_turned_round_and_set_beside_an_earlier_one() {
+    let Some(mut site) = Site::start(&[]) else { return };
+    let (earlier, later) = (site.record(), site.record());
+    let picture = |more: &[&str]| {
+        let output = site.export(&[&[later.as_str(), "--format", "svg", "--quiet"], more].concat());
+        assert!(output.status.success(), "{}", told(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (flame, reversed, change) =
+        (picture(&[]), picture(&["--reversed"]), picture(&["--baseline", &earlier]));
+    assert!(flame.contains("Top: who calls"));
+    assert!(reversed.contains("Top: where stacks end"), "{reversed}");
+
+    let at = |picture: &str, name: &str| picture.find(&format!(">{name}</text>")).unwrap();
+    assert!(at(&flame, "work") < at(&flame, "hot"));
+    assert!(at(&reversed, "hot") < at(&reversed, "work"), "{reversed}");
+    assert!(change.contains("▲ grew") && change.contains(", against a;b 1 ("), "{change}");
+    for (name, text) in [("reversed.svg", &reversed), ("change.svg", &change)] {
+        let file = site.file(name);
+        fs::write(&file, text).unwrap();
+        picture_is_xml(&file);
+    }
+}
+
+#[test]
+fn what_is_no_picture_is_not_turned_round_and_other_things_are_not_compared() {
+    let Some(mut site) = Site::start(&[]) else { return };
+    let artifact = site.record();
+    let pid = site.busy.0.id();
+    let faults = json!({"pid": pid, "mode": "context_switches", "window_ms": 1000});
+    let faults = site.client.call("perf_record", &faults, 40 * SECOND).unwrap();
+    let faults = faults["structuredContent"]["meta"]["artifact"].as_str().unwrap();
+    for (arguments, code, want) in [
+        (&["--format", "folded", "--reversed"][..], 2, "--reversed is of a picture"),
+        (&["--format", "pprof", "--baseline", &artifact], 2, "--baseline is of a picture"),
+        (&["--format", "svg", "--baseline", faults], 2, "the recordings cannot be compared"),
+        (&["--format", "svg", "--baseline", "art-00000000"], 1, "has art-00000000; asked: pid"),
+    ] {
+        let output = site.export(&[&[artifact.as_str()], arguments].concat());
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", told(&output));
+        assert!(told(&output).contains(want) && output.stdout.is_empty(), "{}", told(&output));
+    }
+    let mut call = without_settings(programs::sysmcp());
+    call.args(["call", "perf_record", "--export", "firefox", "--output", "x", "--reversed"]);
+    let output = call.current_dir(site.folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("and --format firefox is none"), "{}", told(&output));
+}
+
 /// Has a file read by the program that it is for.
 fn read(format: &str, file: &Path) {
     let text = fs::read(file).unwrap();
@@ -160,10 +210,14 @@ fn pprof(file: &Path) {
     assert!(labels.contains("thread") && labels.contains("a;b 1"), "{labels}");
 }
 
-fn picture(file: &Path) {
+fn picture_is_xml(file: &Path) {
     let output = Command::new("xmllint").arg("--noout").arg(file).output();
     let Ok(output) = output else { return not_run("an SVG as XML", "xmllint") };
     assert!(output.status.success(), "{}", told(&output));
+}
+
+fn picture(file: &Path) {
+    picture_is_xml(file);
     assert!(fs::read_to_string(file).unwrap().contains(">hot"), "no call is named hot");
 }
 

@@ -1,7 +1,7 @@
 //! Where a profile is written to: a file that has its name once all of it is there, and nothing of it
 //! otherwise.
 
-use super::{Format, Profile};
+use super::Document;
 use crate::private;
 use protocol::host_text;
 use std::{
@@ -78,7 +78,7 @@ impl Destination {
         }
     }
 
-    /// Writes a profile, unless it is given up meanwhile. The file is for this user alone, and no
+    /// Writes a recording, unless it is given up meanwhile. The file is for this user alone, and no
     /// program.
     ///
     /// # Errors
@@ -86,8 +86,7 @@ impl Destination {
     /// Why it is not there; nothing else is left then.
     pub fn write(
         &self,
-        profile: &Profile,
-        format: Format,
+        document: &Document,
         given_up: &AtomicBool,
     ) -> Result<(), DestinationError> {
         let failed = |path: &Path, error| DestinationError::Write { path: path.to_owned(), error };
@@ -98,8 +97,8 @@ impl Destination {
             .map_err(|error| failed(&self.partial, error))?;
         let _partial = Partial(&self.partial);
         let mut out = BufWriter::new(Limited::new(file, given_up));
-        profile
-            .write(format, &mut out)
+        document
+            .write(&mut out)
             .and_then(|()| out.flush())
             .map_err(|error| failed(&self.path, error))?;
         // On Windows a file that is open keeps its name.
@@ -169,9 +168,13 @@ impl<W: Write> Write for Limited<'_, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tests::profile;
+    use crate::profile::{Format, tests::profile};
 
     static GO_ON: AtomicBool = AtomicBool::new(false);
+
+    fn document(format: Format) -> Document {
+        Document::new(profile(), format)
+    }
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
@@ -184,7 +187,7 @@ mod tests {
         let path = folder.path().join("out.folded");
         let destination = Destination::new(&path, false).unwrap();
         assert!(names(folder.path()).is_empty());
-        destination.write(&profile(), Format::Folded, &GO_ON).unwrap();
+        destination.write(&document(Format::Folded), &GO_ON).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 4);
         assert_eq!(names(folder.path()), ["out.folded"]);
         #[cfg(unix)]
@@ -193,12 +196,12 @@ mod tests {
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
         // It came meanwhile, or it was there before.
-        let again = destination.write(&profile(), Format::Folded, &GO_ON).unwrap_err();
+        let again = destination.write(&document(Format::Folded), &GO_ON).unwrap_err();
         assert!(matches!(again, DestinationError::There { .. }), "{again}");
         let error = Destination::new(&path, false).unwrap_err();
         assert!(error.to_string().ends_with("or replace it with --force"), "{error}");
         let forced = Destination::new(&path, true).unwrap();
-        forced.write(&profile(), Format::Speedscope, &GO_ON).unwrap();
+        forced.write(&document(Format::Speedscope), &GO_ON).unwrap();
         assert!(fs::read_to_string(&path).unwrap().starts_with('{'));
         assert_eq!(names(folder.path()), ["out.folded"]);
     }
@@ -209,7 +212,7 @@ mod tests {
         let path = folder.path().join("out");
         for format in Format::ALL {
             let destination = Destination::new(&path, false).unwrap();
-            destination.write(&profile(), format, &AtomicBool::new(true)).unwrap_err();
+            destination.write(&document(format), &AtomicBool::new(true)).unwrap_err();
             assert!(names(folder.path()).is_empty());
         }
     }
@@ -226,7 +229,7 @@ mod tests {
         }
         let missing = folder.path().join("missing/out");
         let destination = Destination::new(&missing, false).unwrap();
-        let error = destination.write(&profile(), Format::Folded, &GO_ON).unwrap_err();
+        let error = destination.write(&document(Format::Folded), &GO_ON).unwrap_err();
         assert!(error.to_string().contains("could not write"), "{error}");
     }
 }

@@ -54,19 +54,38 @@ impl Format {
     }
 }
 
-impl Profile {
-    /// Writes the profile in a format.
+/// A recording that is to be written, and how.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// What.
+    pub profile: Profile,
+    /// In which format.
+    pub format: Format,
+    /// Whether a picture begins with what runs, and goes on to who called it. Other formats leave that
+    /// to the program that shows them.
+    pub is_reversed: bool,
+    /// What a picture is set beside, to show what changed. Other formats have no place for it.
+    pub baseline: Option<Profile>,
+}
+
+impl Document {
+    /// A recording as it is.
+    pub const fn new(profile: Profile, format: Format) -> Self {
+        Self { profile, format, is_reversed: false, baseline: None }
+    }
+
+    /// Writes it.
     ///
     /// # Errors
     ///
     /// When it cannot be written.
-    pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        match format {
-            Format::Folded => self.write_folded(out),
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        match self.format {
+            Format::Folded => self.profile.write_folded(out),
             Format::Svg => self.write_svg(out),
-            Format::Pprof => self.write_pprof(out),
-            Format::Firefox => self.write_firefox(out),
-            Format::Speedscope => self.write_speedscope(out),
+            Format::Pprof => self.profile.write_pprof(out),
+            Format::Firefox => self.profile.write_firefox(out),
+            Format::Speedscope => self.profile.write_speedscope(out),
         }
     }
 }

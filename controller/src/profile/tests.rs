@@ -69,7 +69,7 @@ pub(super) fn profile() -> Profile {
 
 fn written(profile: &Profile, format: Format) -> Vec<u8> {
     let mut bytes = Vec::new();
-    profile.write(format, &mut bytes).unwrap();
+    Document::new(profile.clone(), format).write(&mut bytes).unwrap();
     bytes
 }
 
@@ -136,4 +136,44 @@ fn it_says_of_itself_what_it_is_and_how_good() {
         "1000 samples of 2 threads; stacks known to their end: 99.2 %; samples in code without a \
          name: 3.1 %"
     );
+}
+
+/// The picture of a recording, where each heading, row and change is looked for by its words.
+fn drawn(is_reversed: bool, baseline: Option<Profile>) -> String {
+    let mut bytes = Vec::new();
+    let format = Format::Svg;
+    Document { profile: profile(), format, is_reversed, baseline }.write(&mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_picture_begins_with_who_calls_or_with_what_runs() {
+    for (is_reversed, first, words) in [
+        (false, ">main<", "Top: who calls; below: whom it calls."),
+        (true, ">std::vec&lt;a;b&gt;::push<", "Top: where stacks end; below: who called that."),
+    ] {
+        let picture = drawn(is_reversed, None);
+        assert!(picture.contains(words), "{picture}");
+        let calls = picture.split("id=\"graph\"").nth(1).unwrap();
+        let names = [">main<", ">std::vec&lt;a;b&gt;::push<", ">vfs_read<"];
+        let at = |name: &&str| calls.find(name).unwrap_or_else(|| panic!("{name}: {picture}"));
+        assert_eq!(names.iter().min_by_key(|name| at(name)), Some(&first), "{picture}");
+    }
+}
+
+#[test]
+fn a_difference_compares_a_service_with_itself_after_it_was_started_again() {
+    let mut before = profile();
+    before.threads.push(Thread { pid: 90, tid: 90, name: HostText::new(b"db") });
+    before.stacks.push(Stack { thread: 2, call: Some(0), weight: 10_000_000_000 });
+    for thread in &mut before.threads {
+        thread.pid += 1;
+        thread.tid += 1;
+    }
+    let picture = drawn(false, Some(before));
+    assert!(picture.contains("▲ grew") && picture.contains("Before: 1000 samples"), "{picture}");
+    // Both are below the names of their processes: of one, "web", there is one.
+    let rows = |name: &str| picture.matches(&format!(" {name}<")).count();
+    assert_eq!((rows("web"), rows("db")), (1, 1), "{picture}");
+    assert!(!picture.contains("(8)") && !picture.contains("(91)"), "{picture}");
 }
