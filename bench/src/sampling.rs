@@ -41,10 +41,13 @@ pub fn measure(programs: &Programs, rounds: u32) -> Result<String> {
     Ok(text)
 }
 
-/// The program in C that is sampled, with frame pointers, so that both ways find the same.
+/// The program in C that is sampled, with frame pointers, so that both ways find the same. It has its C
+/// library in itself: on a machine with the library's tables for debuggers, `perf_record` would read
+/// lines from them, which `perf report` does not. What these cost is measured apart.
 fn build(folder: &Path) -> Result<PathBuf> {
     let source = source("shares.c").display().to_string();
-    compile(folder, &["gcc", "-O2", "-fno-omit-frame-pointer", "-o", "workload", &source])?;
+    let arguments = ["gcc", "-O2", "-static", "-fno-omit-frame-pointer", "-o", "workload", &source];
+    compile(folder, &arguments)?;
     Ok(folder.join("workload"))
 }
 

@@ -57,6 +57,9 @@ const TOOL_NAME_BYTES: usize = 64;
 /// Bytes of the reason for which a call was refused: it repeats the value that was wrong.
 const REASON_BYTES: usize = 512;
 
+/// Bytes of a call that is told again.
+const CALL_BYTES: usize = 300;
+
 /// A call, as the front door got it.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -245,21 +248,26 @@ impl Gate {
             return Err(GateError::Defect("the agent answered another question".to_owned()));
         }
         if let Some(id) = answer.meta.artifact {
-            place.remember(id);
+            place.remember(id, || written_short(entry.name(), &admitted.own));
         }
         Ok(answer)
     }
 
-    /// An error of a call at one place. A handle that is not there may be at another.
+    /// An error of a call at one place. A handle that is not there may be at another, or have been
+    /// there.
     fn with_place(&self, place: &Place, error: CallError) -> GateError {
-        if let CallError::Agent(AgentError::NoSuchArtifact { id }) = &error
-            && let Some(other) = elsewhere(&self.places, place, *id)
-        {
+        let CallError::Agent(AgentError::NoSuchArtifact { id }) = error else {
+            return error.into();
+        };
+        if let Some(other) = elsewhere(&self.places, place, id) {
             let (asked, stored) =
                 (place.link.target().to_string(), other.link.target().to_string());
-            return GateError::Elsewhere { id: *id, asked, stored };
+            return GateError::Elsewhere { id, asked, stored };
         }
-        error.into()
+        match place.made_by(id) {
+            Some(call) => GateError::GaveWay { id, call },
+            None => GateError::NotStored { id, newest: place.newest() },
+        }
     }
 
     /// Ends all sessions that there are, at the same time: it takes as long as the slowest of them,
@@ -274,6 +282,12 @@ impl Gate {
         let ends = self.places.iter().map(|place| place.link.stop(reporter, cut.clone()));
         join_all(ends).await.into_iter().filter_map(Result::transpose).collect()
     }
+}
+
+/// A call as one would make it again. A parameter may be a long text.
+fn written_short(tool: &str, arguments: &Map<String, Value>) -> String {
+    let (arguments, _) = bounded::parameters(&Value::Object(arguments.clone()));
+    bounded::sentence(&format!("{tool} {arguments}"), CALL_BYTES)
 }
 
 /// A call that is understood and permitted.

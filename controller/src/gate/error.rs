@@ -51,6 +51,24 @@ pub enum GateError {
         /// The one that has it.
         stored: String,
     },
+    /// A stored result had to make room.
+    #[error(
+        "what was stored as {id} is not there any more: its session ended, or newer results took its room"
+    )]
+    GaveWay {
+        /// Its handle.
+        id: ArtifactId,
+        /// The call that made it.
+        call: String,
+    },
+    /// There was never such a result there, as far as is remembered.
+    #[error("no result is stored as {id}")]
+    NotStored {
+        /// What was asked for.
+        id: ArtifactId,
+        /// Those that were stored last, with the calls that made them.
+        newest: Vec<(ArtifactId, String)>,
+    },
     /// No target has stored such a result.
     #[error("no result is stored as {id}")]
     StoredNowhere {
@@ -120,6 +138,14 @@ impl GateError {
             Self::StoredNowhere { id } | Self::SessionOver { id, .. } => {
                 AgentError::NoSuchArtifact { id: *id }.remedy()
             }
+            Self::GaveWay { call, .. } => Some(format!("repeat the call that made it: {call}")),
+            Self::NotStored { id, newest } if newest.is_empty() => {
+                AgentError::NoSuchArtifact { id: *id }.remedy()
+            }
+            Self::NotStored { newest, .. } => {
+                let told = newest.iter().map(|(id, call)| format!("{id} ({call})"));
+                Some(format!("stored are: {}", told.collect::<Vec<_>>().join(", ")))
+            }
             Self::Audit(_) => Some(format!("nothing is done without one; {ANOTHER_LOG}")),
             Self::Unwritten { .. } => Some(ANOTHER_LOG.to_owned()),
             Self::Elsewhere { stored, .. } => Some(format!("call again, with the target {stored}")),
@@ -161,6 +187,8 @@ impl GateError {
         match self {
             Self::UnknownTool { .. } | Self::Arguments { .. } | Self::Target { .. } => exit::USAGE,
             Self::Elsewhere { .. }
+            | Self::GaveWay { .. }
+            | Self::NotStored { .. }
             | Self::StoredNowhere { .. }
             | Self::SessionOver { .. }
             | Self::Busy { .. } => exit::NO_ANSWER,

@@ -5,7 +5,7 @@ use crate::{audit::Audit, push::Settings, target::Target};
 use protocol::artifact::ArtifactId;
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// One target.
@@ -13,12 +13,15 @@ pub(super) struct Place {
     pub(super) link: Arc<Link>,
     /// Its own: calls that wait for a dead target take no place of another's.
     pub(super) ledger: Ledger,
-    /// Handles of results that were stored there, the newest last.
-    handles: Mutex<VecDeque<ArtifactId>>,
+    /// Handles of results that were stored there with the calls that made them, the newest last.
+    handles: Mutex<VecDeque<(ArtifactId, String)>>,
 }
 
 /// Handles that are remembered of a target: a recording stays on it while many small results come.
 const HANDLES: usize = 256;
+
+/// Of them that are told to whoever asks for one that is not there.
+const NEWEST: usize = 4;
 
 impl Place {
     pub(super) fn new(
@@ -34,21 +37,35 @@ impl Place {
         }
     }
 
-    /// Notes that a result is stored there.
-    pub(super) fn remember(&self, id: ArtifactId) {
-        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        if handles.contains(&id) {
+    /// Notes that a call made a result that is stored there.
+    pub(super) fn remember(&self, id: ArtifactId, call: impl FnOnce() -> String) {
+        let mut handles = self.handles();
+        if handles.iter().any(|(known, _)| *known == id) {
             return;
         }
         if handles.len() == HANDLES {
             handles.pop_front();
         }
-        handles.push_back(id);
+        handles.push_back((id, call()));
     }
 
     /// Whether a result was stored there, and since then not very many.
     pub(super) fn remembers(&self, id: ArtifactId) -> bool {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+        self.made_by(id).is_some()
+    }
+
+    /// The call that made a result.
+    pub(super) fn made_by(&self, id: ArtifactId) -> Option<String> {
+        self.handles().iter().find(|(known, _)| *known == id).map(|(_, call)| call.clone())
+    }
+
+    /// The newest results, with the calls that made them.
+    pub(super) fn newest(&self) -> Vec<(ArtifactId, String)> {
+        self.handles().iter().rev().take(NEWEST).cloned().collect()
+    }
+
+    fn handles(&self) -> MutexGuard<'_, VecDeque<(ArtifactId, String)>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,13 +108,16 @@ mod tests {
         };
         assert_eq!(found(a, 0), None);
         for id in 0..=256 {
-            b.remember(ArtifactId(id));
+            b.remember(ArtifactId(id), || format!("perf_record {id}"));
         }
         assert_eq!(found(a, 256).as_deref(), Some("ssh:b"));
         // It was there, and is not any more.
         assert_eq!(found(b, 256), None);
         // The oldest gives way.
         assert_eq!(found(a, 0), None);
+        assert_eq!(b.made_by(ArtifactId(9)).as_deref(), Some("perf_record 9"));
+        let newest: Vec<u32> = b.newest().iter().map(|(id, _)| id.0).collect();
+        assert_eq!(newest, [256, 255, 254, 253]);
         // Each has its own limit of calls.
         let permit = a.ledger.permit(Duration::ZERO);
         assert!(permit.is_some() && a.ledger.permit(Duration::ZERO).is_none());

@@ -140,6 +140,39 @@ fn twenty_four_recordings_leave_no_file_open_and_no_memory_behind() {
 }
 
 #[test]
+fn what_a_session_keeps_has_a_cap_and_what_went_for_it_is_made_again() {
+    if !rustix::process::geteuid().is_root() {
+        return not_run("what an agent keeps", "root, to look into it");
+    }
+    /// What a session keeps, and what an allocator may keep beside it.
+    const CAP_KIB: u64 = 32 << 10;
+    const MORE_KIB: u64 = 12 << 10;
+    let program = hot(70);
+    let sysmcp = Sysmcp::local().unwrap().with(&["--toolsets", "diagnose,selftest"]);
+    let mut session = Session::of(sysmcp.command());
+    let record = json!({"pid": program.pid(), "window_ms": 200, "hertz": 499});
+    let first = session.answer("perf_record", &record);
+    let floor = held(&agents(session.0.pid()));
+    let mut most = floor.0;
+    // 96 MiB in all.
+    for _ in 0..12 {
+        let stored = json!({"count": 0, "artifact_bytes": 8 << 20});
+        session.answer("self_test", &stored);
+        most = most.max(held(&agents(session.0.pid())).0);
+    }
+    println!("{floor:?} KiB and files with one recording, at most {most} KiB with all");
+    assert!(most <= floor.0 + CAP_KIB + MORE_KIB, "{floor:?} {most}");
+    // It was asked for longest ago.
+    let parameters = json!({"artifact": first["meta"]["artifact"], "limit": 1});
+    let result = session.0.call("perf_report", &parameters, PATIENCE).unwrap();
+    assert_eq!(result["isError"], true, "{result}");
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("repeat the call that made it: perf_record {"), "{text}");
+    let again = session.answer("perf_record", &record);
+    session.answer("perf_report", &json!({"artifact": again["meta"]["artifact"], "limit": 1}));
+}
+
+#[test]
 fn a_recording_that_is_withdrawn_ends_at_once() {
     let program = hot(70);
     let mut session = Session::start();

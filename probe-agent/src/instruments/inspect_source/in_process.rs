@@ -84,11 +84,22 @@ pub fn path_of(pid: u32, module: &[u8], context: &Context<'_>) -> Option<Vec<u8>
 pub fn find(pid: u32, name: &HostText, context: &Context<'_>) -> Result<Place, AgentError> {
     let mut images = Images::new(context.root);
     let mut finder = Finder::new(context.root);
+    let found = search(pid, name, (&mut images, &mut finder), context);
+    context.add_cpu(images.cpu() + finder.cpu());
+    found
+}
+
+fn search(
+    pid: u32,
+    name: &HostText,
+    (images, finder): (&mut Images, &mut Finder),
+    context: &Context<'_>,
+) -> Result<Place, AgentError> {
     let mut functions = 0;
     let mut partly: Option<(File, Opened, Search)> = None;
     for file in files(pid, context)? {
         context.check()?;
-        let Some(opened) = Opened::of(&file, pid, &mut images, &mut finder) else { continue };
+        let Some(opened) = Opened::of(&file, pid, images, finder) else { continue };
         let Some((search, count)) = opened.search(name.as_str(), context) else { continue };
         functions += count;
         if !search.exact.is_empty() {
@@ -99,7 +110,6 @@ pub fn find(pid: u32, name: &HostText, context: &Context<'_>) -> Result<Place, A
         }
     }
     context.check()?;
-    context.add_cpu(images.cpu() + finder.cpu());
     let Some((file, opened, search)) = partly else {
         let function = name.clone();
         return Err(AgentError::NoFunctionInProcess { pid, function, functions });

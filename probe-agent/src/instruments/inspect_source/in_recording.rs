@@ -72,12 +72,11 @@ fn heaviest(stored: &Stored) -> Option<u32> {
 fn place_of(stored: &Stored, number: u32, others: &[u32]) -> Place {
     let profile = &stored.profile;
     let function = profile.described(number);
-    let owns: HashMap<u32, u64> = profile
-        .ranking(Subject::Functions, false)
-        .iter()
-        .filter_map(|row| Some((row.index?, row.share.own)))
-        .collect();
-    let own = |number: u32| owns.get(&number).copied().unwrap_or_default();
+    let shares = profile.function_shares();
+    let own = |number: u32| {
+        let share = usize::try_from(number).ok().and_then(|number| shares.get(number));
+        share.map(|share| share.own).unwrap_or_default()
+    };
     let all = profile.weight();
     let share = |weight: u64| Percent::of(weight as f64, all as f64);
     let mut files: Vec<(&str, u64)> = Vec::new();

@@ -28,6 +28,9 @@ use protocol::{
 /// The module of the kernel itself.
 const KERNEL: &[u8] = b"[kernel]";
 
+/// What stands for all of its functions where it tells no names.
+const HIDDEN: &[u8] = b"[hidden]";
+
 impl Naming<'_> {
     /// Names what is in memory without a file, where a runtime wrote a map of it.
     pub(super) fn name_memory(&mut self, go_on: &mut dyn FnMut() -> bool) {
@@ -114,6 +117,10 @@ impl Naming<'_> {
                         }
                     };
                     self.put(place, &found.named.text, Some(module), Kind::Kernel);
+                }
+                // Where all are hidden, addresses would be as many rows that say nothing.
+                None if names.is_err() => {
+                    self.put_unnamed(place, &HostText::new(HIDDEN), &module, why);
                 }
                 None => self.put_unnamed(place, &by_address(address), &module, why),
             }

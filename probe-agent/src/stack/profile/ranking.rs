@@ -74,7 +74,7 @@ impl Profile {
     }
 
     /// The weight of each function, by its number.
-    pub(super) fn function_shares(&self) -> Vec<Share> {
+    pub fn function_shares(&self) -> Vec<Share> {
         let own = self.self_weights();
         let mut shares = vec![Share::default(); self.functions.len()];
         for (node, weight) in self.nodes.iter().zip(&own) {
