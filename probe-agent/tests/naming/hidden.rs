@@ -30,10 +30,9 @@ fn nothing_is_named_by_a_list_of_zeros() {
         assert_eq!(names.kernel, Kernel::NamesHidden);
         let of_kernel = rows(&names).into_iter().filter(|row| row.module == "[kernel]");
         let of_kernel: Vec<_> = of_kernel.collect();
-        assert!(of_kernel.len() > 3, "{of_kernel:?}");
-        for row in &of_kernel {
-            assert!(row.name.starts_with("0xffff") && row.kind == Kind::Unnamed, "{row:?}");
-        }
+        // One row for all of it: addresses would be many that say nothing.
+        let [row] = &of_kernel[..] else { panic!("{of_kernel:?}") };
+        assert!(row.name == "[hidden]" && row.kind == Kind::Unnamed, "{row:?}");
         let file = &names.unnamed[0];
         assert_eq!((file.module.as_str(), file.why), ("[kernel]", NoNames::KernelHidden));
         assert!(file.pct.get() > 50.0, "{file:?}");
