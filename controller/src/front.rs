@@ -156,14 +156,14 @@ async fn call(
         }
         return several::ask_each(config, common, &call, as_json).await;
     }
-    let destination = match export.map(export::ToFile::checked).transpose() {
-        Ok(destination) => destination,
+    let file = match export.map(export::ToFile::checked).transpose() {
+        Ok(file) => file,
         Err(code) => return code,
     };
     let show = async |gate: &Gate, rendered: &Rendered| {
         let code = print(&shown(rendered, as_json));
-        match destination {
-            Some(into) if code == exit::OK => export::of_answer(gate, rendered, into, common).await,
+        match file {
+            Some(file) if code == exit::OK => export::of_answer(gate, rendered, file, common).await,
             Some(_) | None => code,
         }
     };

@@ -145,7 +145,7 @@ fn a_picture_is_turned_round_and_set_beside_an_earlier_one() {
         (picture(&[]), picture(&["--reversed"]), picture(&["--baseline", &earlier]));
     assert!(flame.contains("Top: who calls"));
     assert!(reversed.contains("Top: where stacks end"), "{reversed}");
-
+    // What is called comes below who calls it, and the other way round.
     let at = |picture: &str, name: &str| picture.find(&format!(">{name}</text>")).unwrap();
     assert!(at(&flame, "work") < at(&flame, "hot"));
     assert!(at(&reversed, "hot") < at(&reversed, "work"), "{reversed}");

@@ -55,8 +55,8 @@ pub fn measure(programs: &Programs, folder: &Path, workload: &Path, rounds: u32)
         &format!(
             "A program in C that is busy on one processor, {HERTZ} samples a second. Processor time of whole \
              commands, {rounds} rounds; `perf_record` is the agent by itself, which names what it sampled \
-             and prints the report as JSON. No file with tables for debuggers belongs to the program. Bytes are what perf leaves in its file, and what the agent \
-             prints. Without the kernel, no table of its names is read."
+             and prints the report as JSON. No file with tables for debuggers belongs to the \
+             program. Bytes are what perf leaves in its file, and what the agent prints. Without the kernel, no table of its names is read."
         ),
         &["", "recording, CPU ms", "reading, CPU ms", "CPU ms", "CPU ÷ ours", "wall s", "bytes"],
         &cells,

@@ -64,7 +64,7 @@ pub struct ToFile {
 }
 
 /// The same, once it is known that it can be one.
-pub struct Into {
+pub struct Checked {
     destination: Destination,
     format: Format,
     look: Look,
@@ -72,18 +72,18 @@ pub struct Into {
 
 impl ToFile {
     /// The file, if it can be one; else the exit code.
-    pub fn checked(self) -> Result<Into, u8> {
+    pub fn checked(self) -> Result<Checked, u8> {
         let Self { format, look, output, force } = self;
         look.check(format)?;
         let destination = Destination::new(&output, force);
         let destination = destination.map_err(|error| complain(&error.to_string(), exit::USAGE))?;
-        Ok(Into { destination, format, look })
+        Ok(Checked { destination, format, look })
     }
 }
 
 /// Exports what a call has just recorded, before its session ends. Gives the exit code.
-pub async fn of_answer(gate: &Gate, rendered: &Rendered, into: Into, common: &Common) -> u8 {
-    let Into { destination, format, look } = into;
+pub async fn of_answer(gate: &Gate, rendered: &Rendered, file: Checked, common: &Common) -> u8 {
+    let Checked { destination, format, look } = file;
     let Some(artifact) = rendered.artifact else {
         return complain("this call left no recording, so none is exported", exit::NO_ANSWER);
     };

@@ -53,7 +53,8 @@ pub enum GateError {
     },
     /// A stored result had to make room.
     #[error(
-        "what was stored as {id} is not there any more: its session ended, or newer results took its room"
+        "what was stored as {id} is not there any more: its session ended, or newer results took \
+         its room"
     )]
     GaveWay {
         /// Its handle.
