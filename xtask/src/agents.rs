@@ -36,8 +36,7 @@ fn build_into(folder: &str, features: &[&str], packing: Packing) -> Result<()> {
     let folder = shell::root().join("target").join(folder);
     fs::create_dir_all(&folder)?;
     setup::add_targets(&ARCHES.map(target).each_ref().map(String::as_str))?;
-    for arch in ARCHES {
-        let file = compile(arch, features)?;
+    for (arch, file) in compile(features)? {
         write(&folder, arch, &file, packing)?;
     }
     Ok(())
@@ -47,17 +46,21 @@ fn target(arch: &str) -> String {
     format!("{arch}-unknown-linux-musl")
 }
 
-fn compile(arch: &str, features: &[&str]) -> Result<PathBuf> {
-    let target = target(arch);
+/// Builds the agent for each processor, and returns where each is. In one call, because the last step
+/// of a build keeps a single processor busy for most of its time.
+fn compile(features: &[&str]) -> Result<[(&'static str, PathBuf); 2]> {
     let folder = shell::root().join("target");
     let mut build = cargo();
     build
         .args(["build", "--quiet", "--package", "probe-agent", "--profile", "agent"])
-        .args(["--target", &target, "--features", &features.join(",")])
+        .args(["--features", &features.join(",")])
         .args(["--target-dir", &folder.to_string_lossy()])
         .env("CARGO_ENCODED_RUSTFLAGS", flags()?.join("\u{1f}"));
+    for arch in ARCHES {
+        build.args(["--target", &target(arch)]);
+    }
     shell::run(&mut build)?;
-    Ok(folder.join(target).join("agent/probe-agent"))
+    Ok(ARCHES.map(|arch| (arch, folder.join(target(arch)).join("agent/probe-agent"))))
 }
 
 /// Paths of this machine have no place in a file that goes to others; and without them the same

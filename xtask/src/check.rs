@@ -2,7 +2,7 @@
 
 use crate::{
     accuracy, agents, elsewhere, fuzz, kernels, measure, peers, processors, servers, setup, shell,
-    shell::cargo,
+    shell::cargo, suite::Suite,
 };
 use anyhow::{Context as _, Result, bail};
 use std::{
@@ -42,11 +42,11 @@ pub fn run(full: bool) -> Result<()> {
         )
     })?;
     step("the controller's types on other systems", || elsewhere::run_noting(&not_run))?;
-    step("build", || shell::run(cargo().args(["build", "--workspace", "--quiet"])))?;
+    let suite = step("build", Suite::build)?;
     step("unit tests", || {
-        let mut tests = cargo();
-        tests.args(["test", "--workspace", "--exclude", "scenarios", "--quiet"]);
-        shell::run(tests.env("SYSMCP_TEST_NOT_RUN", &not_run))
+        suite.run_units(|tests| {
+            tests.env("SYSMCP_TEST_NOT_RUN", &not_run);
+        })
     })?;
     let peers = step("the clients that users have", peers::install)?;
     if has_servers {
@@ -60,16 +60,12 @@ pub fn run(full: bool) -> Result<()> {
         }
     }
     step("scenarios", || {
-        // One at a time: they measure, on a machine with few processors.
-        let mut tests = cargo();
-        // One run tells all that is wrong.
-        tests.args(["test", "--package", "scenarios", "--no-fail-fast"]);
-        tests.args(["--", "--test-threads", "1"]);
-        tests.env("SYSMCP_TEST_NOT_RUN", &not_run).envs(peers.variables());
-        if full {
-            tests.env("SYSMCP_TEST_FULL", "1");
-        }
-        shell::run(&mut tests)
+        suite.run_scenarios(|tests| {
+            tests.env("SYSMCP_TEST_NOT_RUN", &not_run).envs(peers.variables());
+            if full {
+                tests.env("SYSMCP_TEST_FULL", "1");
+            }
+        })
     })?;
     if full {
         step("the kill matrix, again and again", || kill_matrix(&not_run))?;

@@ -55,20 +55,21 @@ const SEEDS: [&str; 19] = [
     "/sys/fs/cgroup/memory.stat",
 ];
 
-/// Runs every target, or the one that is named, for so many seconds.
+/// Runs every target, or the one that is named, for so many seconds, as many at a time as there are
+/// processors.
 pub fn run(only: Option<&str>, seconds: u64) -> Result<()> {
     setup::ensure(&[&setup::FOR_FUZZING])?;
-    let mut ran = 0;
+    let mut runs = Vec::new();
     for (folder, targets) in TARGETS {
         for target in targets.iter().filter(|target| only.is_none_or(|only| only == **target)) {
-            fuzz(Path::new(folder), target, seconds)?;
-            ran += 1;
+            let program = build(Path::new(folder), target)?;
+            runs.push((*target, Corpus::of(target)?.run(&program, seconds)));
         }
     }
-    if ran == 0 {
+    if runs.is_empty() {
         bail!("no target is called {}", only.unwrap_or_default());
     }
-    Ok(())
+    side_by_side(runs, processors()?, seconds)
 }
 
 /// Runs the parsers' target for so many seconds on each reader by itself, so many at a time, or as
@@ -78,20 +79,26 @@ pub fn each_reader(seconds: u64, jobs: Option<usize>) -> Result<()> {
     let folder = Path::new("probe-agent/fuzz");
     let program = build(folder, KERNEL_FILES)?;
     let source = fs::read_to_string(shell::root().join(folder).join(READERS))?;
-    let names = readers(&source);
-    let at_a_time = match jobs {
-        Some(jobs) => jobs,
-        None => std::thread::available_parallelism()?.get(),
-    };
-    for names in names.chunks(at_a_time.max(1)) {
-        let running = names.iter().map(|name| {
-            let corpus = Corpus::of(&format!("{KERNEL_FILES}.{name}"))?;
-            let mut run = corpus.run(&program, seconds);
-            run.env("SYSMCP_FUZZ_READER", name).stderr(Stdio::piped());
-            Ok((name, run.spawn()?))
-        });
-        for started in running.collect::<Result<Vec<_>>>()? {
-            let (name, process) = started;
+    let runs = readers(&source).into_iter().map(|name| {
+        let corpus = Corpus::of(&format!("{KERNEL_FILES}.{name}"))?;
+        let mut run = corpus.run(&program, seconds);
+        run.env("SYSMCP_FUZZ_READER", name);
+        Ok((name, run))
+    });
+    let at_a_time = jobs.map_or_else(processors, Ok)?;
+    side_by_side(runs.collect::<Result<Vec<_>>>()?, at_a_time, seconds)
+}
+
+fn processors() -> Result<usize> {
+    Ok(std::thread::available_parallelism()?.get())
+}
+
+/// Runs all, so many at a time, and says how far each came; fails when one found a fault.
+fn side_by_side(mut runs: Vec<(&str, Command)>, at_a_time: usize, seconds: u64) -> Result<()> {
+    for runs in runs.chunks_mut(at_a_time.max(1)) {
+        let started =
+            runs.iter_mut().map(|(name, run)| Ok((*name, run.stderr(Stdio::piped()).spawn()?)));
+        for (name, process) in started.collect::<Result<Vec<_>>>()? {
             let output = process.wait_with_output()?;
             let said = String::from_utf8_lossy(&output.stderr);
             if !output.status.success() {
@@ -110,12 +117,6 @@ pub fn each_reader(seconds: u64, jobs: Option<usize>) -> Result<()> {
 fn readers(source: &str) -> Vec<&str> {
     let after = source.lines().filter_map(|line| line.strip_prefix("    (\""));
     after.filter_map(|rest| rest.split('"').next()).collect()
-}
-
-fn fuzz(folder: &Path, target: &str, seconds: u64) -> Result<()> {
-    println!("== {target}: {seconds} s");
-    let program = build(folder, target)?;
-    shell::run(&mut Corpus::of(target)?.run(&program, seconds))
 }
 
 /// Builds a target and returns its path.

@@ -16,6 +16,7 @@ mod processors;
 mod servers;
 mod setup;
 mod shell;
+mod suite;
 #[cfg(test)]
 mod tidy;
 
