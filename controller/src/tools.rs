@@ -15,6 +15,7 @@ mod perf_report;
 mod process_inspect;
 mod process_list;
 mod self_test;
+mod syscall_trace;
 
 use crate::{schema, verdict::Conclusion};
 use protocol::{

@@ -8,6 +8,7 @@ pub mod host_class;
 pub mod memory_class;
 pub mod process_class;
 pub mod sampled;
+pub mod traced;
 
 use protocol::view::table::Table;
 use schemars::JsonSchema;

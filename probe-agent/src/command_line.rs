@@ -82,6 +82,7 @@ Tools:
   inspect_source    the source lines of a function, with what was sampled on each
   self_test         counts; measures nothing
   memory_profile    how the memory of one process grows, and what it consists of
+  syscall_trace     system calls, by call and by what they are about
   capture           takes the files that the others read; sysmcp keeps them
   export            sends a stored recording; sysmcp writes it in the format of another program
 
@@ -108,6 +109,7 @@ Examples:
   probe-agent --local process_list --params '{\"sort\":\"rss\",\"limit\":5}'
   probe-agent --local process_inspect --params '{\"pid\":1}' --json
   probe-agent --local perf_record --params '{\"pid\":1,\"window_ms\":2000}'
+  probe-agent --local syscall_trace --params '{\"pid\":1,\"mode\":\"detailed\"}'
   probe-agent sweep --dry-run
 ";
 

@@ -24,6 +24,7 @@ mod process_inspect;
 mod process_list;
 mod sampling;
 mod self_test;
+mod syscall_trace;
 mod thread_accounts;
 mod window;
 

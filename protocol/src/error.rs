@@ -119,6 +119,9 @@ pub enum AgentError {
     /// The kernel let nothing be sampled.
     #[error("nothing could be sampled: {}", .0.why())]
     NotSampled(Refusal),
+    /// No engine can do what was asked for.
+    #[error("nothing could be traced: {}", refusals(.0))]
+    NotTraced(Vec<Refusal>),
     /// The control group of a process is not to be seen from where the agent runs.
     #[error("the control group of pid {pid} cannot be sampled: {reason}")]
     CgroupOutOfSight {
@@ -202,6 +205,13 @@ fn listed(names: &[HostText], total: u32) -> String {
     let more = u64::from(total).saturating_sub(names.len() as u64);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{rest}", shown.join(", "))
+}
+
+/// What each engine was refused.
+fn refusals(refused: &[Refusal]) -> String {
+    let lines: Vec<String> =
+        refused.iter().map(|refusal| format!("{}: {}", refusal.id.what(), refusal.why())).collect();
+    if lines.is_empty() { "no engine can run here".to_owned() } else { lines.join("; ") }
 }
 
 /// To another user than root, a process that `/proc` hides looks like none.
@@ -339,6 +349,8 @@ impl AgentError {
             Self::Unreadable { reason, .. } => reason.remedy(),
             Self::IsSnapshot => Some("capture the machine itself, or copy the folder".to_owned()),
             Self::NotSampled(refusal) => refusal.remedy(),
+            // Engines come in the order in which they are wanted: what lifts the first is worth most.
+            Self::NotTraced(refused) => refused.iter().find_map(Refusal::remedy),
             Self::CgroupOutOfSight { reason, .. } => reason.remedy(),
             Self::NoSuchFunction { .. } => {
                 Some("call perf_report in mode functions for the names there are".to_owned())

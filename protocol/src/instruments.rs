@@ -13,6 +13,7 @@ pub mod perf_report;
 pub mod process_inspect;
 pub mod process_list;
 pub mod self_test;
+pub mod syscall_trace;
 
 use crate::{
     parameter::InvalidParameter,
@@ -92,6 +93,7 @@ macro_rules! for_each_instrument {
             FlamegraphFromFolded, flamegraph_from_folded;
             Export, export;
             InspectSource, inspect_source;
+            SyscallTrace, syscall_trace;
         }
     };
 }

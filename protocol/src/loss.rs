@@ -50,6 +50,8 @@ pub struct Lost {
     pub malformed: u64,
     /// Samples that there was no room for.
     pub samples: u64,
+    /// Events that there was no room for, as system calls that were made and are in no count.
+    pub events: u64,
 }
 
 /// What looking cost the target.

@@ -200,6 +200,18 @@ pub enum Engine {
     Looks,
     /// Text that was given with the question; nothing was measured.
     Given,
+    /// eBPF programs, which add up in the kernel.
+    Ebpf,
+    /// Records of the kernel's tracepoints, by `perf_event_open`.
+    Tracepoints,
+    /// The agent as a tracer, which stops each thread at each call.
+    Ptrace,
+    /// The program strace.
+    Strace,
+    /// The program perf.
+    Perf,
+    /// The program bpftrace.
+    Bpftrace,
 }
 
 impl fmt::Display for Engine {
@@ -213,6 +225,12 @@ impl fmt::Display for Engine {
             Self::PerfEvents => "perf_event_open",
             Self::Looks => "looks at threads",
             Self::Given => "text that was given",
+            Self::Ebpf => "eBPF",
+            Self::Tracepoints => "tracepoints",
+            Self::Ptrace => "ptrace",
+            Self::Strace => "strace",
+            Self::Perf => "perf",
+            Self::Bpftrace => "bpftrace",
         })
     }
 }

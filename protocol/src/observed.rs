@@ -170,6 +170,10 @@ pub enum Reason {
     },
     /// The counters of the processor were in use by others all the time.
     CountersInUse,
+    /// The engine that was used does not measure it.
+    NotByEngine,
+    /// It began before the window, and nobody saw when.
+    BegunBefore,
 }
 
 /// A lock of the kernel that a read of a process's file takes.
@@ -317,7 +321,11 @@ impl Reason {
                 Some("ask the machine itself, or make a snapshot with `sysmcp capture`".to_owned())
             }
             Self::WouldPause { .. } => Some("ask again with `with_smaps` always".to_owned()),
+            Self::NotByEngine => {
+                Some("see `refused` for what a better engine takes".to_owned())
+            }
             Self::NotSampling
+            | Self::BegunBefore
             | Self::NotAskedFor
             | Self::NoTurns
             | Self::TooCostly { .. }
@@ -398,6 +406,8 @@ impl fmt::Display for Reason {
             Self::NoCounter { is_guest: false } => f.write_str(
                 "no hardware counter here: the kernel knows none of this processor for it",
             ),
+            Self::NotByEngine => f.write_str("not measured by the engine that was used"),
+            Self::BegunBefore => f.write_str("it began before the window"),
             Self::CountersInUse => {
                 f.write_str("the processor's counters were in use by others all the time")
             }

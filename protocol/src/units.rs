@@ -86,6 +86,24 @@ impl Ratio {
     }
 }
 
+/// A time in microseconds, to a hundredth: a system call takes less than one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Micros {
+    hundredths: u64,
+}
+
+impl Micros {
+    /// So many nanoseconds, rounded.
+    pub const fn from_ns(ns: u64) -> Self {
+        Self { hundredths: ns / 10 + if ns % 10 >= 5 { 1 } else { 0 } }
+    }
+
+    /// The number, in microseconds.
+    pub const fn get(self) -> f64 {
+        self.hundredths as f64 / 100.0
+    }
+}
+
 /// The nearest whole number; 0 for a negative one.
 #[expect(
     clippy::cast_possible_truncation,
@@ -140,6 +158,7 @@ macro_rules! fixed_point {
 fixed_point!(Percent, tenths, 10);
 fixed_point!(PerSecond, hundredths, 100);
 fixed_point!(Ratio, hundredths, 100);
+fixed_point!(Micros, hundredths, 100);
 
 #[cfg(test)]
 mod tests {

@@ -48,7 +48,7 @@ fn meta() -> Meta {
             cut_by: CutBy::Limit,
         },
         artifact: Some(ArtifactId(0x0bad_cafe)),
-        lost: Lost { vanished: 1, refused: 2, malformed: 3, samples: 4 },
+        lost: Lost { vanished: 1, refused: 2, malformed: 3, samples: 4, events: 5 },
         overhead: Overhead { agent_cpu_ms: 4.5, target_pause_us_max: 0 },
         redacted: 2,
     }

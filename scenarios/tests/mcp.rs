@@ -14,7 +14,7 @@ fn unreachable() -> Sysmcp {
 }
 
 /// The tools of the default toolset.
-const OFFERED: [&str; 10] = [
+const OFFERED: [&str; 11] = [
     "process_list",
     "process_inspect",
     "host_snapshot",
@@ -25,6 +25,7 @@ const OFFERED: [&str; 10] = [
     "flamegraph",
     "flamegraph_from_folded",
     "inspect_source",
+    "syscall_trace",
 ];
 
 fn assert_is_what_is_offered(list: &Value) {

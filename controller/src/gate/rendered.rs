@@ -146,7 +146,13 @@ mod tests {
             window_ms: measures.then_some(1003),
             truncation: if is_cut { cut } else { Truncation::none(1) },
             artifact: measures.then_some(ArtifactId(0x0bad_cafe)),
-            lost: Lost { vanished: u64::from(is_cut), refused: 0, malformed: 0, samples: 0 },
+            lost: Lost {
+                vanished: u64::from(is_cut),
+                refused: 0,
+                malformed: 0,
+                samples: 0,
+                events: 0,
+            },
             overhead: Overhead { agent_cpu_ms: 4.5, target_pause_us_max: 0 },
             redacted: u32::from(is_cut),
         };

@@ -21,7 +21,7 @@ use crate::{
 };
 use protocol::{
     error::AgentError,
-    instruments::perf_record::{Analysis, Mode, Of, PerfRecord, Report, Request, Walk},
+    instruments::perf_record::{Analysis, Mode, PerfRecord, Report, Request, Walk},
     message::Meta,
 };
 use std::time::Duration;
@@ -31,22 +31,11 @@ impl Collect for PerfRecord {
         if context.root.is_snapshot() {
             return Err(AgentError::OnlyOfTheMachine);
         }
-        let subject = subject(&request, context)?;
+        let whose = (request.pid, request.start_ticks);
+        let subject = Subject::of(request.of(), whose, context)?;
         match request.analysis {
             Analysis::Stacks => stacks(&request, subject, context),
             Analysis::Counters => counting::answer(&request, subject, context),
-        }
-    }
-}
-
-fn subject(request: &Request, context: &Context<'_>) -> Result<Subject, AgentError> {
-    match (request.of(), request.pid) {
-        (Of::Process, Some(pid)) => Subject::process(pid, request.start_ticks, context),
-        (Of::Cgroup, Some(pid)) => Subject::control_group(pid, request.start_ticks, context),
-        (Of::Host, None) => Ok(Subject::host()),
-        // The check of parameters lets none of these pass.
-        (Of::Process | Of::Cgroup, None) | (Of::Host, Some(_)) => {
-            Err(AgentError::ParametersRefused)
         }
     }
 }

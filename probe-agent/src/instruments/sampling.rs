@@ -21,6 +21,7 @@ use protocol::{
     host_text::HostText,
     observed::Feature,
     recording::{Counted, Recording, Scope, Stacks},
+    scope::Of,
 };
 use std::time::Duration;
 
@@ -38,6 +39,27 @@ pub(super) struct Subject {
 }
 
 impl Subject {
+    /// What is asked for, by a scope, a pid and when its process started.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Subject::process`] and [`Subject::control_group`].
+    pub(super) fn of(
+        of: Of,
+        (pid, start_ticks): (Option<u32>, u64),
+        context: &Context<'_>,
+    ) -> Result<Self, AgentError> {
+        match (of, pid) {
+            (Of::Process, Some(pid)) => Self::process(pid, start_ticks, context),
+            (Of::Cgroup, Some(pid)) => Self::control_group(pid, start_ticks, context),
+            (Of::Host, None) => Ok(Self::host()),
+            // The check of parameters lets none of these pass.
+            (Of::Process | Of::Cgroup, None) | (Of::Host, Some(_)) => {
+                Err(AgentError::ParametersRefused)
+            }
+        }
+    }
+
     /// Everything that runs.
     pub(super) const fn host() -> Self {
         Self { scope: Scope::Host, pid: None, name: None, sampled: sampler::Scope::Host }

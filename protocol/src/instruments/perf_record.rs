@@ -8,6 +8,7 @@ mod example;
 mod looks;
 mod table;
 
+pub use crate::scope::Of;
 pub use counters::{Counter, CounterRow, Counters, Quotients};
 pub use looks::Looks;
 
@@ -16,6 +17,7 @@ use crate::{
     observed::Observed,
     parameter::{InvalidParameter, in_range},
     recording::{FunctionRow, ProcessRow, Recording, StackRow},
+    scope,
     units::Percent,
     view::table::Table,
 };
@@ -30,23 +32,7 @@ impl Instrument for PerfRecord {
     type Report = Report;
 
     fn check(request: &Request) -> Result<(), InvalidParameter> {
-        let wrong = |name: &'static str, value: String, expected: &'static str| {
-            Err(InvalidParameter {
-                name: name.into(),
-                value: value.into(),
-                expected: expected.into(),
-            })
-        };
-        match (request.scope, request.pid) {
-            (_, Some(pid)) => in_range("pid", pid, &(1..=4_194_304))?,
-            (Some(Of::Process | Of::Cgroup), None) => {
-                return wrong("pid", "missing".to_owned(), "one, whose process or control group");
-            }
-            (Some(Of::Host) | None, None) => {}
-        }
-        if let (Some(Of::Host), Some(pid)) = (request.scope, request.pid) {
-            return wrong("pid", pid.to_string(), "none with scope host");
-        }
+        scope::check(request.scope, request.pid)?;
         in_range("window_ms", request.window_ms, &(100..=60_000))?;
         in_range("hertz", request.hertz, &(1..=4_999))?;
         in_range("dump_kib", request.dump_kib, &(1..=32))?;
@@ -132,25 +118,8 @@ impl Default for Request {
 impl Request {
     /// What is recorded.
     pub const fn of(&self) -> Of {
-        match (self.scope, self.pid) {
-            (Some(of), _) => of,
-            (None, Some(_)) => Of::Process,
-            (None, None) => Of::Host,
-        }
+        Of::asked(self.scope, self.pid)
     }
-}
-
-/// What is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Of {
-    /// The process, its threads, and the children born meanwhile.
-    Process,
-    /// The control group of the process: all of its service or container.
-    Cgroup,
-    /// Everything that runs.
-    Host,
 }
 
 /// What is sampled.

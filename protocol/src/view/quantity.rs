@@ -2,7 +2,7 @@
 
 use crate::{
     observed::{Observed, Reason},
-    units::{Bytes, PerSecond, Percent},
+    units::{Bytes, Micros, PerSecond, Percent},
 };
 
 /// A value; `none` or `-` where there is none, and `?` where it is unknown. The lines below the
@@ -40,6 +40,17 @@ pub fn byte_rate_with_unit(value: PerSecond) -> String {
 /// A rate of anything else, per second, in thousands.
 pub fn rate(value: PerSecond) -> String {
     scaled(value.get(), 1000.0, &["", "k", "M", "G"])
+}
+
+/// A time in the largest unit of which it has one: `310ns`, `4.5us`, `12.0ms`, `2.9s`.
+pub fn micros(value: Micros) -> String {
+    let us = value.get();
+    match us {
+        ..1.0 => format!("{:.0}ns", us * 1e3),
+        ..1e3 => format!("{us:.1}us"),
+        ..1e6 => format!("{:.1}ms", us / 1e3),
+        _ => format!("{:.1}s", us / 1e6),
+    }
 }
 
 /// A percentage with one decimal.
@@ -96,6 +107,9 @@ mod tests {
                 "23.9 MiB/s",
             ),
             ("a rate that falls", signed_byte_rate(-52_428_800), "-50.0M"),
+            ("less than a microsecond", micros(Micros::from_ns(310)), "310ns"),
+            ("milliseconds", micros(Micros::from_ns(12_040_000)), "12.0ms"),
+            ("seconds of waiting", micros(Micros::from_ns(2_930_000_000)), "2.9s"),
             ("slow rate", rate(PerSecond::over(1, Duration::from_secs(3)).unwrap()), "0.3"),
             ("fast rate", rate(PerSecond::over(4_312, second).unwrap()), "4.3k"),
             ("seconds", age(59), "59s"),

@@ -304,7 +304,10 @@ mod tests {
         machine.write("10/stat", "no line");
         let scan = Scanner::new(Column::Cpu).pass(&machine.context()).unwrap();
         assert_eq!(scan.samples.len(), 1);
-        assert_eq!(scan.lost, Lost { vanished: 1, refused: 1, malformed: 1, samples: 0 });
+        assert_eq!(
+            scan.lost,
+            Lost { vanished: 1, refused: 1, malformed: 1, samples: 0, events: 0 }
+        );
     }
 
     #[test]

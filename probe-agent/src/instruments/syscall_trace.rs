@@ -1,0 +1,61 @@
+//! Agent side of `syscall_trace`.
+//!
+//! Engines differ in how they see system calls and in what it costs; each adds up what it saw to the
+//! same rows, and what is made of these exists once.
+
+#[cfg_attr(not(test), expect(dead_code, reason = "for engines, of which there is none yet"))]
+mod call;
+#[cfg_attr(not(test), expect(dead_code, reason = "for engines, of which there is none yet"))]
+mod engine;
+mod report;
+#[cfg_attr(not(test), expect(dead_code, reason = "for engines, of which there is none yet"))]
+mod seen;
+
+use crate::{
+    call::Context,
+    instruments::{Collect, sampling::Subject},
+};
+use engine::{Asked, NoTrace, Run};
+use protocol::{
+    error::AgentError,
+    instruments::syscall_trace::{AskedEngine, Report, Request, SyscallTrace},
+    message::Meta,
+};
+
+/// Engines that are taken without being asked for by name, the best first.
+const UNASKED: [Run; 0] = [];
+
+/// The engine of a name, where there is one.
+const fn named(engine: AskedEngine) -> Option<Run> {
+    match engine {
+        AskedEngine::Auto
+        | AskedEngine::Ebpf
+        | AskedEngine::Tracepoints
+        | AskedEngine::Looks
+        | AskedEngine::Ptrace
+        | AskedEngine::Strace
+        | AskedEngine::Perf
+        | AskedEngine::Bpftrace => None,
+    }
+}
+
+impl Collect for SyscallTrace {
+    fn collect(request: Request, context: &Context<'_>) -> Result<(Report, Meta), AgentError> {
+        if context.root.is_snapshot() {
+            return Err(AgentError::OnlyOfTheMachine);
+        }
+        let subject = Subject::of(request.of(), (request.pid, request.start_ticks), context)?;
+        let asked = Asked::new(&request, &subject);
+        let named = named(request.engine);
+        let engines: &[Run] = named.as_ref().map_or(&UNASKED, std::slice::from_ref);
+        let mut refused = Vec::new();
+        for run in engines {
+            match run(&asked, context) {
+                Ok(trace) => return report::answer(&asked, trace, refused, context),
+                Err(NoTrace::Refused(refusal)) => refused.push(*refusal),
+                Err(NoTrace::Ended(error)) => return Err(error),
+            }
+        }
+        Err(AgentError::NotTraced(refused))
+    }
+}
