@@ -7,6 +7,8 @@
 mod given_up;
 #[path = "hostile_server/let_in.rs"]
 mod let_in;
+#[path = "hostile_server/little_room.rs"]
+mod little_room;
 #[path = "hostile_server/raw.rs"]
 mod raw;
 

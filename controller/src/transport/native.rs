@@ -9,6 +9,7 @@ mod dial;
 mod handler;
 mod identities;
 mod login;
+mod onward;
 mod signer;
 mod stream;
 

@@ -5,6 +5,7 @@ use super::{
     Beyond, Limits, Place, Problem, algorithms,
     handler::{Checker, Refused, Told},
     list, login,
+    onward::onward,
     stream::{self, Allowance, Bytes, FirstWords, Prompt, Severable},
 };
 use crate::transport::{
@@ -197,7 +198,7 @@ async fn lay(
             };
             jumps.push(handle);
             // A write that waits for room at a host on the way is forgotten when that one is gone.
-            let stream = Severable::for_writes(channel.into_stream(), told.over().clone());
+            let stream = Severable::for_writes(onward(channel), told.over().clone());
             let (stream, outgoing) = (Box::new(stream), Ways::Other(outgoing));
             Ok(Laid { stream, address: None, jumps, command, outgoing, admitted })
         }
