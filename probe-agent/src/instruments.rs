@@ -1,7 +1,7 @@
 //! One file for each instrument: open sources, run, reduce, report.
 
 mod call_tree;
-mod capabilities;
+pub mod capabilities;
 mod capture;
 mod cgroup_files;
 mod cgroup_levels;

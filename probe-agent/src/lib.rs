@@ -2,6 +2,7 @@
 
 pub mod abandonable;
 pub mod artifacts;
+pub mod bpf;
 pub mod call;
 pub mod command_line;
 pub mod exit;

@@ -2,7 +2,6 @@
 //! limits, what the kernel lets it measure, and giving up what it does not need.
 
 pub(crate) mod answer;
-pub mod bpf;
 pub mod child;
 pub mod clock;
 pub mod harden;

@@ -3,6 +3,7 @@
 mod accuracy;
 mod agents;
 mod bless;
+mod bpf;
 mod check;
 mod debian;
 mod demo;
@@ -48,6 +49,8 @@ enum Command {
         #[arg(long)]
         faulty: bool,
     },
+    /// Compile the agent's eBPF programs, for machines without the compiler
+    Bpf,
     /// Check the controller's types for Windows and macOS, where it is not run
     Elsewhere,
     /// Fuzz what reads foreign bytes
@@ -115,6 +118,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test { full } => check::run(full),
         Command::Agents { faulty: false } => agents::build(),
         Command::Agents { faulty: true } => agents::build_faulty(),
+        Command::Bpf => bpf::run(),
         Command::Elsewhere => elsewhere::run(),
         Command::Fuzz { each_reader: true, seconds, jobs, .. } => fuzz::each_reader(seconds, jobs),
         Command::Fuzz { target, seconds, .. } => fuzz::run(target.as_deref(), seconds),

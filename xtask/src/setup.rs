@@ -29,7 +29,7 @@ pub const FOR_A_TARGET: [Program; 6] = [
 ];
 
 /// For the tests: what users would type instead, and the clients they use.
-pub const FOR_TESTS: [Program; 32] = [
+pub const FOR_TESTS: [Program; 33] = [
     program("fish", "fish"),
     program("tcsh", "tcsh"),
     program("bsd-csh", "csh"),
@@ -62,6 +62,7 @@ pub const FOR_TESTS: [Program; 32] = [
     program("script", "bsdutils"),
     program("setpriv", "util-linux"),
     program("perf", "linux-perf"),
+    program("clang", "clang"),
 ];
 
 /// For what is compared with perf, beside what the tests need: runtimes that compile while they run.
@@ -92,6 +93,9 @@ pub const FOR_SERVERS: [Program; 5] = [
 
 /// For other systems: what compiles the C of a dependency for all of them.
 pub const FOR_ELSEWHERE: [Program; 2] = [program("clang", "clang"), program("ar", "binutils")];
+
+/// For the programs that the agent gives to the kernel.
+pub const FOR_BPF: [Program; 1] = [program("clang", "clang")];
 
 /// For fuzzing: libFuzzer is compiled from C++.
 pub const FOR_FUZZING: [Program; 1] = [program("c++", "g++")];

@@ -5,7 +5,7 @@
 //! seldom changes.
 
 mod decide;
-pub(super) mod refusals;
+pub mod refusals;
 mod situation;
 mod trials;
 

@@ -44,21 +44,64 @@ impl Kind {
 /// where the bytes are not BTF.
 pub fn find<const N: usize>(bytes: &[u8], wanted: [(Kind, &str); N]) -> [Option<u32>; N] {
     let mut found = [None; N];
-    let Some((types, names)) = sections(bytes) else { return found };
-    // Number 0 is `void` and has no entry.
-    let (mut rest, mut id) = (types, 1_u32);
-    while let Some((name_offset, kind, after)) = next_type(rest) {
+    let Some(btf) = Btf::parse(bytes) else { return found };
+    for (id, one) in btf.types() {
         for ((wanted_kind, wanted_name), place) in wanted.iter().zip(&mut found) {
-            if kind == wanted_kind.number()
+            if one.kind == wanted_kind.number()
                 && place.is_none()
-                && is_named(names, name_offset, wanted_name)
+                && is_named(btf.names, one.name_offset, wanted_name)
             {
                 *place = Some(id);
             }
         }
-        (rest, id) = (after, id.saturating_add(1));
     }
     found
+}
+
+/// Types, and the texts that name them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Btf<'b> {
+    types: &'b [u8],
+    names: &'b [u8],
+}
+
+/// One type: `struct btf_type`, and what follows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Type<'b> {
+    pub(crate) name_offset: u32,
+    /// `BTF_KIND_*`.
+    pub(crate) kind: u32,
+    /// The flag of the kind, and how many parts it has.
+    pub(crate) info: u32,
+    /// Its size or the type that it is made of, by kind.
+    pub(crate) size_or_type: u32,
+    /// Its parts.
+    pub(crate) parts: &'b [u8],
+}
+
+impl<'b> Btf<'b> {
+    /// The types in these bytes; `None` where they are not BTF.
+    pub(crate) fn parse(bytes: &'b [u8]) -> Option<Self> {
+        let (types, names) = sections(bytes)?;
+        Some(Self { types, names })
+    }
+
+    /// All, with their numbers. Number 0 is `void` and has no entry.
+    pub(crate) fn types(self) -> impl Iterator<Item = (u32, Type<'b>)> {
+        let (mut rest, mut next) = (self.types, 1_u32);
+        std::iter::from_fn(move || {
+            let (one, after) = next_type(rest)?;
+            let id = next;
+            (rest, next) = (after, next.saturating_add(1));
+            Some((id, one))
+        })
+    }
+
+    /// A name, by its place.
+    pub(crate) fn name(self, offset: u32) -> &'b [u8] {
+        let start = usize::try_from(offset).ok().and_then(|offset| self.names.get(offset..));
+        start.and_then(|rest| rest.split(|byte| *byte == 0).next()).unwrap_or_default()
+    }
 }
 
 /// The sections with the types and with their names.
@@ -76,13 +119,14 @@ fn sections(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((section(8)?, section(16)?))
 }
 
-fn word(bytes: &[u8], offset: usize) -> Option<u32> {
+pub(crate) fn word(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(|word| u32::from_ne_bytes(*word))
 }
 
-/// The offset of a type's name, its kind, and what follows it.
-fn next_type(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
+/// The first type, and what follows it.
+fn next_type(bytes: &[u8]) -> Option<(Type<'_>, &[u8])> {
     let (name_offset, info) = (word(bytes, 0)?, word(bytes, 4)?);
+    let size_or_type = word(bytes, 8)?;
     let kind = info >> 24 & 0x1f;
     let count = usize::try_from(info & 0xffff).ok()?;
     let more = match kind {
@@ -99,7 +143,8 @@ fn next_type(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
         // Of a kernel that is newer than this.
         _ => return None,
     };
-    Some((name_offset, kind, bytes.get(12 + more..)?))
+    let (parts, after) = bytes.get(12..)?.split_at_checked(more)?;
+    Some((Type { name_offset, kind, info, size_or_type, parts }, after))
 }
 
 fn is_named(names: &[u8], offset: u32, name: &str) -> bool {

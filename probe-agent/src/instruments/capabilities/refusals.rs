@@ -1,8 +1,15 @@
 //! Why another instrument was refused what it wanted, decided as `capabilities` does.
 
 use super::{decide, situation::Situation};
-use crate::{perf::event, proc::Root};
-use protocol::instruments::capabilities::{Barrier, CheckId, Lacking, Refusal};
+use crate::{
+    bpf::{NoBpf, trial},
+    perf::event,
+    proc::Root,
+};
+use protocol::{
+    host_text::HostText,
+    instruments::capabilities::{Barrier, Capability, CheckId, Lacking, Refusal},
+};
 use rustix::io::Errno;
 
 /// What was refused of sampling.
@@ -87,6 +94,59 @@ pub(in crate::instruments) fn of_kernel(root: &Root) -> Refusal {
     refusal(&Situation::read(root), CheckId::PerfOwnUser, Some(Errno::NOSYS), barriers)
 }
 
+/// What programs that trace take.
+pub(in crate::instruments) const TRACING: [Capability; 2] = [Capability::BPF, Capability::PERFMON];
+
+/// Why an engine of eBPF is not there. `id` is the check that tries what it needs: `BpfTpBtf` or
+/// `BpfIter`.
+pub fn of_bpf(root: &Root, id: CheckId, why: &NoBpf) -> Refusal {
+    let situation = Situation::read(root);
+    let kernel = |lacking| (None, vec![Barrier::Kernel(lacking)]);
+    let unexplained = |errno: Errno| {
+        let barriers = vec![Barrier::Unexplained { errno: errno.raw_os_error() }];
+        (Some(errno), barriers)
+    };
+    let (errno, barriers) = match why {
+        NoBpf::NotThisMachine => (None, vec![Barrier::NotThisMachine]),
+        NoBpf::PidNamespace => (None, vec![Barrier::PidNamespace]),
+        NoBpf::NotPermitted { errno } => {
+            let is_filtered = is_bpf_filtered(&situation);
+            let barriers = decide::bpf(&situation, &TRACING, false, is_filtered, *errno);
+            (Some(*errno), barriers)
+        }
+        NoBpf::NotInKernel => (Some(Errno::NOSYS), vec![Barrier::Kernel(Lacking::Bpf)]),
+        NoBpf::NoTypes { errno: errno @ (Errno::PERM | Errno::ACCESS) } => {
+            (Some(*errno), vec![Barrier::FileMode])
+        }
+        NoBpf::NoTypes { .. } | NoBpf::TypesNotUnderstood => kernel(Lacking::Btf),
+        NoBpf::NoHook { .. } => kernel(Lacking::BpfProgramType),
+        NoBpf::Verifier { errno, said, .. } => {
+            (Some(*errno), vec![Barrier::ProgramNotTaken { said: said.clone() }])
+        }
+        NoBpf::Object { why } => {
+            (None, vec![Barrier::ProgramNotTaken { said: HostText::new(why.as_bytes()) }])
+        }
+        NoBpf::LockedMemory { limit_kib } => {
+            (Some(Errno::PERM), vec![Barrier::MemlockOfBpf { limit_kib: *limit_kib }])
+        }
+        NoBpf::NoMemory => unexplained(Errno::NOMEM),
+        NoBpf::Failed { errno } => unexplained(*errno),
+    };
+    refusal(&situation, id, errno, barriers)
+}
+
+/// Whether something answers to `bpf` before the kernel does. Kernels before 5.11 refuse whoever may
+/// not load programs before they look at the command: where a filter is on such a login it may be
+/// either, and is taken for the filter. The capabilities that are missing are named in any case.
+pub(super) fn is_bpf_filtered(situation: &Situation) -> bool {
+    let may_load = situation.has(Capability::BPF) || situation.has(Capability::SYS_ADMIN);
+    match trial::no_command() {
+        Err(Errno::PERM) => may_load || situation.has_seccomp_filter,
+        Err(Errno::NOSYS | Errno::ACCESS) => situation.has_seccomp_filter,
+        Ok(()) | Err(_) => false,
+    }
+}
+
 /// What no layer that is known explains.
 pub(in crate::instruments) fn unexplained(root: &Root, wanted: Wanted, errno: Errno) -> Refusal {
     let barriers = vec![Barrier::Unexplained { errno: errno.raw_os_error() }];
@@ -100,4 +160,48 @@ fn refusal(
     barriers: Vec<Barrier>,
 ) -> Refusal {
     Refusal { id, errno: errno.map(Errno::raw_os_error), barriers, here: situation.here }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_without_ebpf_has_a_layer_and_all_that_can_be_lifted_a_remedy() {
+        let root = Root::live().unwrap();
+        let said = HostText::new(b"R1 invalid mem access 'scalar'");
+        let cases = [
+            (NoBpf::NotThisMachine, "snapshot", false),
+            (NoBpf::PidNamespace, "pid_namespace", true),
+            (NoBpf::NotInKernel, "kernel", true),
+            (NoBpf::NoTypes { errno: Errno::NOENT }, "kernel", true),
+            (NoBpf::NoTypes { errno: Errno::ACCESS }, "file_mode", true),
+            (NoBpf::TypesNotUnderstood, "kernel", true),
+            (NoBpf::NoHook { hook: "tp_btf/none".to_owned() }, "kernel", true),
+            (
+                NoBpf::Verifier { program: "each_task".to_owned(), errno: Errno::INVAL, said },
+                "verifier",
+                true,
+            ),
+            (NoBpf::Object { why: "no such field".to_owned() }, "verifier", true),
+            (NoBpf::LockedMemory { limit_kib: Some(64) }, "rlimit", true),
+            (NoBpf::NoMemory, "unknown", true),
+            (NoBpf::Failed { errno: Errno::MFILE }, "unknown", true),
+        ];
+        for (why, layer, has_remedy) in cases {
+            let refusal = of_bpf(&root, CheckId::BpfIter, &why);
+            let layers: Vec<&str> = refusal.barriers.iter().map(Barrier::layer).collect();
+            assert_eq!(layers, [layer], "{why:?}");
+            assert_eq!(refusal.remedy().is_some(), has_remedy, "{why:?}: {refusal:?}");
+        }
+    }
+
+    #[test]
+    fn a_login_without_the_capabilities_is_told_which() {
+        let situation = Situation { unprivileged_bpf_disabled: Some(2), ..Situation::default() };
+        let barriers = decide::bpf(&situation, &TRACING, false, false, Errno::PERM);
+        assert_eq!(barriers, [Barrier::Capabilities { missing: TRACING.to_vec() }]);
+        let filtered = decide::bpf(&situation, &TRACING, false, true, Errno::PERM);
+        assert_eq!(filtered.first().map(Barrier::layer), Some("seccomp"));
+    }
 }

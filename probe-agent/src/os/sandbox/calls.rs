@@ -5,6 +5,7 @@
 //! `scenarios/tests/sandbox.rs` shows the call that is missing.
 
 use super::{Reads, filter::Rule};
+use crate::bpf::Command;
 use libc::c_long;
 
 /// Calls from this number on are newer than Linux 5.8, and the same on every processor.
@@ -36,9 +37,10 @@ const IOCTL: &[u32] = &[0x5401, 0x5413, 0x5421, 0x5451, 0x2400, 0x2401, 0x2405];
 /// `PR_GET_SECCOMP`, `PR_SET_VMA` and `PR_GET_AUXV`.
 const PRCTL: &[u32] = &[1, 3, 4, 15, 16, 21, 0x5356_4d41, 0x4155_5856];
 
-/// `BPF_MAP_CREATE`, `BPF_PROG_LOAD`, and a command that no kernel knows. Nothing is attached and
-/// nothing gets a name.
-const BPF: &[u32] = &[0, 5, u32::MAX];
+/// What loading programs, letting them run and reading their maps takes, and a command that no kernel
+/// knows. Nothing gets a name that stays, and nothing of others is opened, changed or taken off: for
+/// neither is there a command here.
+const BPF: &[u32] = Command::NUMBERS;
 
 const TRACE_ME: u32 = 0;
 const SEIZE: u32 = 0x4206;

@@ -213,7 +213,7 @@ mod tests {
         ] {
             assert_eq!(open(flags), REFUSED, "{flags:o}");
         }
-        let cases: [(libc::c_long, &[i64], u32); 28] = [
+        let cases: [(libc::c_long, &[i64], u32); 35] = [
             (libc::SYS_read, &[], ALLOW),
             (libc::SYS_kill, &[own, 6], ALLOW),
             (libc::SYS_kill, &[1, 9], REFUSED),
@@ -230,7 +230,15 @@ mod tests {
             (libc::SYS_ptrace, &[0, 1], ALLOW),
             (libc::SYS_ptrace, &[16, 1], REFUSED),
             (libc::SYS_bpf, &[5], ALLOW),
+            (libc::SYS_bpf, &[33], ALLOW),
+            // A name in a file system, a program on a group, and what others have loaded.
             (libc::SYS_bpf, &[6], REFUSED),
+            (libc::SYS_bpf, &[8], REFUSED),
+            (libc::SYS_bpf, &[9], REFUSED),
+            (libc::SYS_bpf, &[13], REFUSED),
+            (libc::SYS_bpf, &[14], REFUSED),
+            (libc::SYS_bpf, &[30], REFUSED),
+            (libc::SYS_bpf, &[34], REFUSED),
             (libc::SYS_ioctl, &[3, 0x2405, 4], ALLOW),
             // A filter of an event is text, and a program on one runs in the kernel.
             (libc::SYS_ioctl, &[3, 0x4008_2406], REFUSED),

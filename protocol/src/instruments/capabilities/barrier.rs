@@ -108,6 +108,18 @@ pub enum Barrier {
         /// The kernel's error number.
         errno: i32,
     },
+    /// The kernel's verifier, or what fits a program to the kernel, did not take one of the agent's.
+    ProgramNotTaken {
+        /// The end of what was said of it.
+        said: HostText,
+    },
+    /// The limit of locked memory, which counts for eBPF until Linux 5.11.
+    MemlockOfBpf {
+        /// The limit in KiB; `None` where there is none.
+        limit_kib: Option<u64>,
+    },
+    /// What is asked about is not the machine that the agent runs on.
+    NotThisMachine,
 }
 
 /// How far the kernel is locked down.
@@ -236,6 +248,19 @@ pub enum Switch {
     MemoryControllerBelow,
 }
 
+impl Switch {
+    const fn sentence(self) -> &'static str {
+        match self {
+            Self::Pressure => "the kernel has it and leaves it off",
+            Self::DelayAccounting => "kernel.task_delayacct is 0",
+            Self::MemoryController => "the memory controller is off at boot",
+            Self::MemoryControllerBelow => {
+                "the memory controller is not handed down to the agent's cgroup"
+            }
+        }
+    }
+}
+
 impl Barrier {
     /// Which layer it is, in a word.
     pub const fn layer(&self) -> &'static str {
@@ -260,6 +285,9 @@ impl Barrier {
             Self::NotInstalled => "not_installed",
             Self::ProgramFailed { .. } => "program",
             Self::Unexplained { .. } => "unknown",
+            Self::ProgramNotTaken { .. } => "verifier",
+            Self::MemlockOfBpf { .. } => "rlimit",
+            Self::NotThisMachine => "snapshot",
         }
     }
 }
@@ -280,6 +308,7 @@ impl Barrier {
                 | Self::Yama { found: ..=2, .. }
                 | Self::HidePid
                 | Self::MemlockLimit { .. }
+                | Self::MemlockOfBpf { .. }
         )
     }
 }
@@ -323,12 +352,7 @@ impl fmt::Display for Barrier {
             Self::SecurityModule { module, label } => {
                 write!(f, "{} confines the agent as `{label}`", module.name())
             }
-            Self::MemlockLimit { limit_kib: Some(limit), .. } => {
-                write!(f, "the limit of locked memory is {limit} KiB")
-            }
-            Self::MemlockLimit { limit_kib: None, .. } => {
-                f.write_str("kernel.perf_event_mlock_kb is used up")
-            }
+            Self::MemlockLimit { limit_kib, .. } => memlock(f, *limit_kib),
             Self::OpenFilesLimit { limit, wanted } => {
                 write!(f, "the hard limit of open files is {limit}, {wanted} are wanted")
             }
@@ -340,21 +364,34 @@ impl fmt::Display for Barrier {
             Self::NoCounters { is_guest: false } => {
                 f.write_str("the kernel knows no counters of this processor")
             }
-            Self::Off(switch) => f.write_str(match switch {
-                Switch::Pressure => "the kernel has it and leaves it off",
-                Switch::DelayAccounting => "kernel.task_delayacct is 0",
-                Switch::MemoryController => "the memory controller is off at boot",
-                Switch::MemoryControllerBelow => {
-                    "the memory controller is not handed down to the agent's cgroup"
-                }
-            }),
+            Self::Off(switch) => f.write_str(switch.sentence()),
             Self::NotInstalled => f.write_str("it is in none of the folders for programs"),
             Self::ProgramFailed { code: Some(code) } => write!(f, "it ended with exit code {code}"),
             Self::ProgramFailed { code: None } => f.write_str("it could not run"),
             Self::Unexplained { errno } => {
                 write!(f, "{}, by no layer that is known here", errno_name(*errno))
             }
+            Self::ProgramNotTaken { said } => {
+                write!(f, "this kernel did not take the agent's program: `{said}`")
+            }
+            Self::MemlockOfBpf { limit_kib } => memlock_of_bpf(f, *limit_kib),
+            Self::NotThisMachine => f.write_str("it is not the machine that the agent runs on"),
         }
+    }
+}
+
+fn memlock(f: &mut fmt::Formatter<'_>, limit_kib: Option<u64>) -> fmt::Result {
+    match limit_kib {
+        Some(limit) => write!(f, "the limit of locked memory is {limit} KiB"),
+        None => f.write_str("kernel.perf_event_mlock_kb is used up"),
+    }
+}
+
+fn memlock_of_bpf(f: &mut fmt::Formatter<'_>, limit_kib: Option<u64>) -> fmt::Result {
+    f.write_str("locked memory counts for eBPF before Linux 5.11, and the limit is ")?;
+    match limit_kib {
+        Some(limit) => write!(f, "{limit} KiB"),
+        None => f.write_str("that of the machine"),
     }
 }
 

@@ -160,12 +160,9 @@ fn lift(id: CheckId, barrier: &Barrier, here: Here) -> Option<(String, Vec<Strin
             "look into the kernel's log for what the security module denied (journalctl -k | grep \
              -i denied), and allow it there; or connect in another way",
         ),
-        Barrier::OpenFilesLimit { wanted, .. } => Some((
-            format!(
-                "add the line `* hard nofile {wanted}` to /etc/security/limits.conf (for root: \
-                 `root hard nofile {wanted}`) and log in anew"
-            ),
-            Vec::new(),
+        Barrier::OpenFilesLimit { wanted, .. } => said(&format!(
+            "add the line `* hard nofile {wanted}` to /etc/security/limits.conf (for root: `root \
+             hard nofile {wanted}`) and log in anew"
         )),
         Barrier::Kernel(lacking) => lift_lack(*lacking),
         Barrier::NoCounters { is_guest: true } => said(
@@ -184,7 +181,15 @@ fn lift(id: CheckId, barrier: &Barrier, here: Here) -> Option<(String, Vec<Strin
             "remove kernel.yama.ptrace_scope=3 from /etc/sysctl.conf and /etc/sysctl.d and reboot: \
              it cannot be lowered before",
         ),
+        Barrier::ProgramNotTaken { .. } => {
+            said("report it, with what `uname -r` says: the program is the agent's own")
+        }
+        Barrier::MemlockOfBpf { .. } => said(
+            "add the line `* hard memlock unlimited` to /etc/security/limits.conf (for root: `root \
+             hard memlock unlimited`) and log in anew",
+        ),
         Barrier::NoCounters { is_guest: false }
+        | Barrier::NotThisMachine
         | Barrier::PerfEventParanoid { .. }
         | Barrier::KptrRestrict { .. }
         | Barrier::HidePid
@@ -231,7 +236,10 @@ fn command(barrier: &Barrier, here: Here) -> Option<(String, Vec<Capability>)> {
         | Barrier::Off(_)
         | Barrier::NotInstalled
         | Barrier::ProgramFailed { .. }
-        | Barrier::Unexplained { .. } => return None,
+        | Barrier::Unexplained { .. }
+        | Barrier::ProgramNotTaken { .. }
+        | Barrier::MemlockOfBpf { .. }
+        | Barrier::NotThisMachine => return None,
     })
 }
 

@@ -2,8 +2,12 @@
 
 use super::{is_refusal, lacking, refused};
 use crate::{
-    instruments::capabilities::{decide, situation::Situation},
-    os::bpf::{self, Program, Reads},
+    bpf::trial::{self as bpf, Program, Reads},
+    instruments::capabilities::{
+        decide,
+        refusals::{TRACING, is_bpf_filtered},
+        situation::Situation,
+    },
     proc::{
         Root,
         btf::{self, Kind},
@@ -66,11 +70,8 @@ const fn typed(id: CheckId, kind: u32, attach: u32, target: usize) -> Type {
     Type { id, kind, attach, target: Some(target), reads: Reads::Kernel }
 }
 
-/// What tracing programs take.
-const TRACING: [Capability; 2] = [Capability::BPF, Capability::PERFMON];
-
 pub(super) fn run(root: &Root, situation: &Situation, checks: &mut Vec<Check>) {
-    let bpf = Bpf { situation, is_filtered: is_filtered(situation) };
+    let bpf = Bpf { situation, is_filtered: is_bpf_filtered(situation) };
     let read = btf::read(root);
     let ids = btf::find(read.as_deref().unwrap_or_default(), TARGETS);
     let btf = match read {
@@ -85,18 +86,6 @@ pub(super) fn run(root: &Root, situation: &Situation, checks: &mut Vec<Check>) {
         checks.push(bpf.program(kind, &ids, &btf, root));
     }
     checks.push(btf);
-}
-
-/// Whether something answers before the kernel does. Kernels before 5.11 refuse whoever may not
-/// load programs before they look at the command: where a filter is on such a login it may be either,
-/// and is taken for the filter. The capabilities that are missing are named in any case.
-fn is_filtered(situation: &Situation) -> bool {
-    let may_load = situation.has(Capability::BPF) || situation.has(Capability::SYS_ADMIN);
-    match bpf::no_command() {
-        Err(Errno::PERM) => may_load || situation.has_seccomp_filter,
-        Err(Errno::NOSYS | Errno::ACCESS) => situation.has_seccomp_filter,
-        Ok(()) | Err(_) => false,
-    }
 }
 
 /// What decides about eBPF.

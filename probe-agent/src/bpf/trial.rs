@@ -2,10 +2,8 @@
 //!
 //! Kernel reference: `include/uapi/linux/bpf.h`, `man 2 bpf`.
 
-#![expect(unsafe_code, reason = "bpf has no safe form")]
-
-use super::answer::owned;
-use rustix::{fd::OwnedFd, io::Errno};
+use super::call;
+use rustix::io::Errno;
 
 /// What kind of program is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +28,6 @@ pub enum Reads {
 }
 
 /// `struct bpf_insn`.
-#[repr(C)]
 #[derive(Clone, Copy)]
 struct Instruction {
     code: u8,
@@ -65,47 +62,6 @@ const READ: [Instruction; 7] = [
     instruction(EXIT, 0, 0),
 ];
 
-/// The part of `union bpf_attr` that loads a program.
-#[repr(C)]
-struct Load {
-    kind: u32,
-    instruction_count: u32,
-    instructions: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log: u64,
-    kernel_version: u32,
-    flags: u32,
-    name: [u8; 16],
-    interface: u32,
-    attach: u32,
-    program_btf: u32,
-    function_info_size: u32,
-    function_info: u64,
-    function_info_count: u32,
-    line_info_size: u32,
-    line_info: u64,
-    line_info_count: u32,
-    btf_id: u32,
-    attach_program: u32,
-    padding: u32,
-}
-
-const _: () = assert!(size_of::<Load>() == 120);
-
-/// The part of `union bpf_attr` that makes a map.
-#[repr(C)]
-struct Create {
-    kind: u32,
-    key_bytes: u32,
-    value_bytes: u32,
-    entries: u32,
-}
-
-const MAP_CREATE: u32 = 0;
-const PROGRAM_LOAD: u32 = 5;
-const NO_COMMAND: u32 = u32::MAX;
 const ARRAY: u32 = 2;
 
 /// Makes a map of one number, and drops it.
@@ -114,8 +70,14 @@ const ARRAY: u32 = 2;
 ///
 /// What the kernel, or a filter before it, answered.
 pub fn create_map() -> Result<(), Errno> {
-    let create = Create { kind: ARRAY, key_bytes: 4, value_bytes: 8, entries: 1 };
-    call(MAP_CREATE, &create).map(drop)
+    let create = call::Create {
+        kind: ARRAY,
+        key_bytes: 4,
+        value_bytes: 8,
+        entries: 1,
+        ..Default::default()
+    };
+    call::create(create).map(drop)
 }
 
 /// Loads a program, and drops it.
@@ -128,31 +90,20 @@ pub fn load(program: Program) -> Result<(), Errno> {
         Reads::Nothing => &NOTHING,
         Reads::Kernel => &READ,
     };
-    let load = Load {
+    let mut bytes = Vec::new();
+    for instruction in instructions {
+        bytes.extend([instruction.code, instruction.registers]);
+        bytes.extend(instruction.offset.to_ne_bytes());
+        bytes.extend(instruction.immediate.to_ne_bytes());
+    }
+    let attributes = call::Load {
         kind: program.kind,
-        instruction_count: u32::try_from(instructions.len()).unwrap_or_default(),
-        instructions: instructions.as_ptr().addr() as u64,
-        license: c"Dual BSD/GPL".as_ptr().addr() as u64,
-        log_level: 0,
-        log_size: 0,
-        log: 0,
         kernel_version: kernel_version(),
-        flags: 0,
-        name: [0; 16],
-        interface: 0,
         attach: program.attach,
-        program_btf: 0,
-        function_info_size: 0,
-        function_info: 0,
-        function_info_count: 0,
-        line_info_size: 0,
-        line_info: 0,
-        line_info_count: 0,
         btf_id: program.btf_id,
-        attach_program: 0,
-        padding: 0,
+        ..Default::default()
     };
-    call(PROGRAM_LOAD, &load).map(drop)
+    call::load(&call::Program { instructions: &bytes, attributes }, &mut []).map(drop)
 }
 
 /// Gives a command that no kernel knows. `EINVAL` is the kernel's answer, and that of kernels before
@@ -162,19 +113,12 @@ pub fn load(program: Program) -> Result<(), Errno> {
 ///
 /// What was answered.
 pub fn no_command() -> Result<(), Errno> {
-    call(NO_COMMAND, &Create { kind: 0, key_bytes: 0, value_bytes: 0, entries: 0 }).map(drop)
-}
-
-fn call<T>(command: u32, attributes: &T) -> Result<OwnedFd, Errno> {
-    let size = u32::try_from(size_of::<T>()).unwrap_or_default();
-    // SAFETY: the kernel reads as many bytes as the structure has, and what it points to lives for
-    // the call.
-    owned(unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attributes, size) })
+    call::no_command()
 }
 
 /// The running kernel's version as `LINUX_VERSION_CODE`. Kernels before 5.0 load a program for
 /// kprobes only with it.
-fn kernel_version() -> u32 {
+pub(super) fn kernel_version() -> u32 {
     let name = rustix::system::uname();
     let release = name.release().to_bytes();
     let mut numbers = release.split(|byte| !byte.is_ascii_digit()).map(|digits| {
