@@ -6,6 +6,7 @@ pub mod bpf;
 pub mod call;
 pub mod command_line;
 pub mod exit;
+pub mod external;
 pub mod instruments;
 pub mod local;
 pub mod order;
