@@ -2,6 +2,7 @@
 //! limits, what the kernel lets it measure, and giving up what it does not need.
 
 pub(crate) mod answer;
+pub mod argv;
 pub mod child;
 pub mod clock;
 pub mod harden;

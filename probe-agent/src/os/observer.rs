@@ -1,11 +1,18 @@
-//! The few foreign programs that the agent may start, each with fixed arguments.
+//! The few foreign programs that the agent may start, with words that `argv.rs` has admitted.
 //!
 //! No shell, no text from a caller, nothing on stdin, an environment of no more than the session's
 //! mark, a process group of its own that is killed at the deadline, and an end of its own when the
-//! agent's comes first. It is the spawner that starts them; this is the only file that can.
+//! agent's comes first. A program is a file of root's in a standard folder that nobody else may write
+//! to. It is the spawner that starts them; this is the only file that can.
 
 #![expect(unsafe_code, reason = "what happens between fork and exec has no safe form")]
 
+mod watched;
+
+pub use watched::{MOST_CALLS, MOST_SPARED, MOST_WATCHED, Watched};
+
+use super::argv::{self, Admitted};
+use crate::external::bpftrace;
 use protocol::{handshake::Token, sweep::MARK};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -13,8 +20,12 @@ use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, waitid},
 };
 use std::{
-    os::{fd::AsFd, unix::process::CommandExt as _},
-    path::PathBuf,
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{fs::MetadataExt as _, process::CommandExt as _},
+    },
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::OnceLock,
     time::{Duration, Instant},
@@ -86,8 +97,96 @@ pub fn mark(session: Option<Token>) {
 /// which a sweep finds what it may start itself.
 fn clear_environment(command: &mut Command) {
     command.env_clear().env("PATH", PATH).env("LC_ALL", "C");
+    // How many sums bpftrace makes; the second is what versions from 0.20 on call it.
+    let keys = bpftrace::MOST_KEYS.to_string();
+    command.env("BPFTRACE_MAP_KEYS_MAX", &keys).env("BPFTRACE_MAX_MAP_KEYS", &keys);
     if let Some(session) = SESSION.get() {
         command.env(MARK, session.as_str());
+    }
+}
+
+/// Where a program is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// There.
+    At(PathBuf),
+    /// There, and others than root could have changed it: it is not run.
+    Untrusted(PathBuf),
+    /// Nowhere.
+    Nowhere,
+}
+
+/// Looks for a program: the first file of its name that may be run and has something in it.
+fn find(name: &str) -> Found {
+    let paths = FOLDERS.iter().map(|folder| Path::new(folder).join(name));
+    let Some(path) = paths.into_iter().find(|path| is_program(path)) else { return Found::Nowhere };
+    let is_roots = std::fs::metadata(&path).is_ok_and(|file| is_roots(file.uid(), file.mode()));
+    if is_roots { Found::At(path) } else { Found::Untrusted(path) }
+}
+
+fn is_program(path: &Path) -> bool {
+    let has_content = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0);
+    has_content && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// Whether a file is root's and nobody else may write to it.
+const fn is_roots(uid: u32, mode: u32) -> bool {
+    const OTHERS_WRITE: u32 = 0o022;
+    uid == 0 && mode & OTHERS_WRITE == 0
+}
+
+/// What a program reads and writes.
+struct Ends {
+    out: Stdio,
+    error: Stdio,
+}
+
+/// Starts what was admitted. In the spawner only: the worker may not.
+fn start(admitted: &Admitted, ends: Ends) -> io::Result<Child> {
+    let mut words = Vec::new();
+    for (place, word) in admitted.words().iter().enumerate() {
+        words.push(match (admitted.is_program(place), find(word)) {
+            (false, _) => word.into(),
+            (true, Found::At(path)) => path.into_os_string(),
+            (true, Found::Untrusted(_)) => return Err(io::ErrorKind::PermissionDenied.into()),
+            (true, Found::Nowhere) => return Err(io::ErrorKind::NotFound.into()),
+        });
+    }
+    let (program, arguments) = words.split_first().ok_or(io::ErrorKind::NotFound)?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(ends.out)
+        .stderr(ends.error)
+        .process_group(0);
+    clear_environment(&mut command);
+    let spawner = rustix::process::getpid();
+    // SAFETY: between fork and exec it makes three calls to the kernel, which allocate nothing.
+    unsafe {
+        command.pre_exec(move || {
+            // Who started the agent may have ignored it, which is inherited.
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            // It may have ended before the kernel was asked to tell.
+            let is_there = rustix::process::getppid() == Some(spawner);
+            if is_there { Ok(()) } else { Err(Errno::SRCH.into()) }
+        });
+    }
+    command.spawn()
+}
+
+/// Runs words no longer than until the deadline, if they are admitted.
+pub(super) fn run_words(words: &[&str], deadline: Instant) -> Ran {
+    let not_started = |said: String| Ran { end: End::NotStarted, output: said.into_bytes() };
+    let admitted = match argv::judge(words) {
+        Ok(admitted) => admitted,
+        Err(refused) => return not_started(refused.to_string()),
+    };
+    match start(&admitted, Ends { out: Stdio::piped(), error: Stdio::piped() }) {
+        Ok(mut child) => watch(&mut child, deadline),
+        Err(_) => not_started(String::new()),
     }
 }
 
@@ -103,54 +202,86 @@ impl Observer {
         }
     }
 
-    const fn arguments(self, errand: Errand) -> &'static [&'static str] {
+    const fn words(self, errand: Errand) -> &'static [&'static str] {
         match (self, errand) {
-            (Self::Perf | Self::Bpftrace, Errand::Version) => &["--version"],
-            (Self::Strace, Errand::Version) => &["-V"],
-            (Self::Perf, Errand::Trial) => &["stat", "-x", ",", "-e", "task-clock", "true"],
-            (Self::Strace, Errand::Trial) => &["-o", "/dev/null", "-e", "trace=exit_group", "true"],
-            (Self::Bpftrace, Errand::Trial) => &["-e", "BEGIN { exit(); }"],
+            (Self::Perf, Errand::Version) => &["perf", "--version"],
+            (Self::Bpftrace, Errand::Version) => &["bpftrace", "--version"],
+            (Self::Strace, Errand::Version) => &["strace", "-V"],
+            (Self::Perf, Errand::Trial) => &["perf", "stat", "-x", ",", "-e", "task-clock", "true"],
+            (Self::Strace, Errand::Trial) => {
+                &["strace", "-o", "/dev/null", "-e", "trace=exit_group", "true"]
+            }
+            (Self::Bpftrace, Errand::Trial) => &["bpftrace", "-e", bpftrace::NOTHING],
         }
     }
 
-    /// Where it is: the first file of its name that may be run and has something in it.
-    pub fn find(self) -> Option<PathBuf> {
-        FOLDERS.iter().map(|folder| PathBuf::from(folder).join(self.file_name())).find(|path| {
-            let has_content =
-                std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0);
-            has_content && rustix::fs::access(path.as_path(), rustix::fs::Access::EXEC_OK).is_ok()
-        })
+    /// Where it is.
+    pub fn find(self) -> Found {
+        find(self.file_name())
     }
 
     /// Runs it, no longer than until the deadline. In the spawner only: the worker may not.
     pub(super) fn run(self, errand: Errand, deadline: Instant) -> Ran {
-        let Some(path) = self.find() else {
-            return Ran { end: End::NotStarted, output: Vec::new() };
-        };
-        let mut command = Command::new(path);
-        command
-            .args(self.arguments(errand))
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        clear_environment(&mut command);
-        let spawner = rustix::process::getpid();
-        // SAFETY: between fork and exec it makes two calls to the kernel, which allocate nothing.
-        unsafe {
-            command.pre_exec(move || {
-                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-                // It may have ended before the kernel was asked to tell.
-                let is_there = rustix::process::getppid() == Some(spawner);
-                if is_there { Ok(()) } else { Err(Errno::SRCH.into()) }
-            });
+        run_words(self.words(errand), deadline)
+    }
+}
+
+/// Lets a program watch others until it is told to stop, or for as long as it may. What it writes goes
+/// into the pipes, which others read; nothing of it is seen here.
+pub(super) fn watch_others(
+    watched: &Watched,
+    (out, error): (&OwnedFd, &OwnedFd),
+    stop: &OwnedFd,
+    patience: Duration,
+) -> End {
+    let Ok(admitted) = argv::judge(&watched.words()) else { return End::NotStarted };
+    let (Ok(out), Ok(error)) = (out.try_clone(), error.try_clone()) else {
+        return End::NotStarted;
+    };
+    // The reader may be behind, and whoever writes waits then, and those that it has stopped with it.
+    let _ = rustix::pipe::fcntl_setpipe_size(&out, PIPE_BYTES);
+    let Ok(mut child) = start(&admitted, Ends { out: out.into(), error: error.into() }) else {
+        return End::NotStarted;
+    };
+    let mut to_end = Instant::now() + patience.min(watched.longest());
+    let mut was_asked = false;
+    loop {
+        if has_ended(&child) {
+            end_group(&child);
+            return child.wait().map_or(End::NotStarted, end_of);
         }
-        match command.spawn() {
-            Ok(mut child) => watch(&mut child, deadline),
-            Err(_) => Ran { end: End::NotStarted, output: Vec::new() },
+        let now = Instant::now();
+        let is_over = now >= to_end;
+        if is_over && was_asked {
+            end_group(&child);
+            let _ = child.wait();
+            return End::TimedOut;
+        }
+        if is_over || (!was_asked && is_told_to_stop(stop, to_end - now)) {
+            // So that it lets go of what it has stopped, and says what it has counted.
+            if let Some(pid) = pid_of(&child) {
+                let _ = rustix::process::kill_process(pid, Signal::INT);
+            }
+            was_asked = true;
+            to_end = Instant::now() + watched.patience_with_end();
+        } else if was_asked {
+            std::thread::sleep(LOOK_EVERY);
         }
     }
+}
+
+/// How often it is looked whether a program has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Room for what a program has written and nobody has read.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// Waits a moment for a word to stop. It is one too that nobody is there any more.
+fn is_told_to_stop(stop: &OwnedFd, left: Duration) -> bool {
+    let patience = left.min(LOOK_EVERY);
+    let time = Timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
+    let mut waiting = [PollFd::new(stop, PollFlags::IN)];
+    poll(&mut waiting, Some(&time)).is_ok_and(|ready| ready > 0)
 }
 
 /// Starts what stays behind when a session ends badly: a child in a session of its own, or a child
@@ -286,6 +417,48 @@ mod tests {
         let (ran, took) = run("/bin/sleep", &["60"], Duration::from_millis(50));
         assert_eq!(ran.end, End::TimedOut);
         assert!(took < Duration::from_secs(20), "{took:?}");
+    }
+
+    /// The same way that all programs are started by.
+    #[test]
+    fn what_is_not_admitted_is_no_process() {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mark = std::env::temp_dir().join(format!("sysmcp-not-admitted-{}", std::process::id()));
+        let script = format!("echo > {}", mark.display());
+        let refused: [&[&str]; 5] = [
+            &["timeout", "5", "sh", "-c", &script],
+            &["sh", "-c", &script],
+            &["nice", "-n", "5", "env", "timeout", "5", "sh", "-c", &script],
+            &["busybox", "sh", "-c", &script],
+            &["strace", "-o", "/dev/null", "sh", "-c", &script],
+        ];
+        for words in refused {
+            let ran = run_words(words, deadline);
+            assert_eq!(ran.end, End::NotStarted, "{words:?}");
+            let said = String::from_utf8(ran.output).unwrap();
+            assert_eq!(said, "sh is not on the list of programs", "{words:?}");
+        }
+        assert!(!mark.exists());
+        // Around what is admitted, the same wrapper runs.
+        if let Found::At(_) = Observer::Strace.find() {
+            let ran = run_words(&["timeout", "5", "strace", "-V"], deadline);
+            assert_eq!(ran.end, End::Code(0));
+            assert!(ran.output.starts_with(b"strace -- version"), "{ran:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_file_that_nobody_but_root_can_change_is_a_program() {
+        for (uid, mode, want) in [
+            (0, 0o755, true),
+            (0, 0o4755, true),
+            (1000, 0o755, false),
+            (0, 0o775, false),
+            (0, 0o757, false),
+        ] {
+            assert_eq!(is_roots(uid, mode), want, "{uid} {mode:o}");
+        }
+        assert_eq!(find("sysmcp-no-such-program"), Found::Nowhere);
     }
 
     #[test]

@@ -4,14 +4,20 @@
 //! worker asks it over a pair of sockets, one for each program, by numbers alone: which program,
 //! what for, and how long. It ends when the worker does, and the programs with it.
 //!
+//! A program that watches others for a while writes into pipes that the worker reads (`watching.rs`).
+//!
 //! Over one more pair it is asked to stop threads for a moment and to copy their stacks, which the
 //! worker's filter does not let it do itself.
 
 #![expect(unsafe_code, reason = "fork has no safe form")]
 
+mod watching;
+
+pub use watching::{Next, Piece};
+
 use super::{
     clock,
-    observer::{End, Errand, MOST_OUTPUT, Observer, Ran},
+    observer::{End, Errand, MOST_OUTPUT, Observer, Ran, Watched},
     sandbox,
     stopper::{self, Moment},
 };
@@ -45,6 +51,7 @@ static CHANNELS: OnceLock<Channels> = OnceLock::new();
 pub struct Channels {
     of: [(Observer, Mutex<OwnedFd>); 3],
     stops: Mutex<OwnedFd>,
+    watching: Mutex<watching::Asking>,
     /// What the programs needed, as it was last heard.
     cpu: Mutex<Duration>,
 }
@@ -54,6 +61,7 @@ pub struct Channels {
 pub struct Pairs {
     worker: [OwnedFd; 4],
     spawner: [OwnedFd; 4],
+    watching: (watching::Asking, watching::Answering),
 }
 
 impl Pairs {
@@ -67,7 +75,8 @@ impl Pairs {
         let [perf, strace, bpftrace, stops]: [(OwnedFd, OwnedFd); 4] =
             [pair()?, pair()?, pair()?, pair()?];
         let worker = [perf.0, strace.0, bpftrace.0, stops.0];
-        Ok(Self { worker, spawner: [perf.1, strace.1, bpftrace.1, stops.1] })
+        let spawner = [perf.1, strace.1, bpftrace.1, stops.1];
+        Ok(Self { worker, spawner, watching: watching::pair()? })
     }
 
     /// In the worker: keeps its ends, and closes the others.
@@ -75,7 +84,8 @@ impl Pairs {
         let [perf, strace, bpftrace, stops] = self.worker.map(Mutex::new);
         let of =
             [(Observer::Perf, perf), (Observer::Strace, strace), (Observer::Bpftrace, bpftrace)];
-        let _ = CHANNELS.set(Channels { of, stops, cpu: Mutex::new(Duration::ZERO) });
+        let (watching, cpu) = (Mutex::new(self.watching.0), Mutex::new(Duration::ZERO));
+        let _ = CHANNELS.set(Channels { of, stops, watching, cpu });
     }
 
     /// Forks the spawner, which does not return; it prepares itself by what is given. Without it no
@@ -94,10 +104,10 @@ impl Pairs {
                 let _ = rustix::thread::set_name(SPAWNER);
                 prepare();
                 if rustix::process::getppid() == Some(parent) {
-                    drop(self.worker);
+                    drop((self.worker, self.watching.0));
                     drop_channel_to_the_controller();
                     sandbox::guard_spawner();
-                    serve(self.spawner);
+                    serve(self.spawner, self.watching.1);
                 }
                 // SAFETY: _exit takes any number and does not return.
                 unsafe { libc::_exit(0) }
@@ -127,7 +137,8 @@ impl Pairs {
             let [perf, strace, bpftrace, stops] = ends;
             Ok([perf.try_clone()?, strace.try_clone()?, bpftrace.try_clone()?, stops.try_clone()?])
         };
-        Ok(Self { worker: copy(&self.worker)?, spawner: copy(&self.spawner)? })
+        let watching = (self.watching.0.copy()?, self.watching.1.copy()?);
+        Ok(Self { worker: copy(&self.worker)?, spawner: copy(&self.spawner)?, watching })
     }
 }
 
@@ -143,6 +154,20 @@ fn drop_channel_to_the_controller() {
 pub fn run(observer: Observer, errand: Errand, deadline: Instant) -> Ran {
     let asked = ask(observer, errand_number(errand), deadline);
     asked.unwrap_or(Ran { end: End::NotStarted, output: Vec::new() })
+}
+
+/// Lets a program watch others, no longer than `patience` and what it may take at most. What it writes is
+/// taken piece by piece; `take` says when it is to end, and hears until then at least every 20 ms.
+pub fn watch(
+    watched: &Watched,
+    patience: Duration,
+    take: &mut dyn FnMut(Piece<'_>) -> Next,
+) -> End {
+    #[cfg(test)]
+    serve_in_a_thread();
+    let Some(channels) = CHANNELS.get() else { return End::NotStarted };
+    let head = watching::watch(&channels.watching, watched, patience, take);
+    head.map_or(End::NotStarted, |head| head.noted(channels).end)
 }
 
 /// Lets threads be stopped one after another, and what they execute copied. `EPIPE` where there is no
@@ -229,33 +254,84 @@ fn ask(observer: Observer, errand: u8, deadline: Instant) -> Option<Ran> {
     write_all(&channel, &[u8::try_from(place).ok()?, errand, low, high])?;
     let mut head = [0; HEAD_BYTES];
     read_exact(&channel, &mut head)?;
-    let [kind, c0, c1, c2, c3, l0, l1, cpu @ ..] = head;
-    let mut output = vec![0; usize::from(u16::from_le_bytes([l0, l1])).min(MOST_OUTPUT)];
+    let Head { end, length, .. } = Head::from_bytes(head).noted(channels);
+    let mut output = vec![0; usize::from(length).min(MOST_OUTPUT)];
     read_exact(&channel, &mut output)?;
-    let cpu = Duration::from_micros(u64::from_le_bytes(cpu));
-    *channels.cpu.lock().unwrap_or_else(PoisonError::into_inner) = cpu;
-    let end = match kind {
-        0 => End::Code(i32::from_le_bytes([c0, c1, c2, c3])),
-        1 => End::Signal,
-        2 => End::TimedOut,
-        _ => End::NotStarted,
-    };
     Some(Ran { end, output })
+}
+
+/// What is answered first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    end: End,
+    /// Bytes of output that follow.
+    length: u16,
+    /// What all programs needed so far.
+    cpu: Duration,
+}
+
+impl Head {
+    /// In the spawner: of a program that has just ended.
+    fn new(end: End, length: u16) -> Self {
+        Self { end, length, cpu: clock::children_cpu() }
+    }
+
+    fn to_bytes(self) -> [u8; HEAD_BYTES] {
+        let (kind, code): (u8, i32) = match self.end {
+            End::Code(code) => (0, code),
+            End::Signal => (1, 0),
+            End::TimedOut => (2, 0),
+            End::NotStarted => (3, 0),
+        };
+        let [c0, c1, c2, c3] = code.to_le_bytes();
+        let [l0, l1] = self.length.to_le_bytes();
+        let cpu = u64::try_from(self.cpu.as_micros()).unwrap_or(u64::MAX);
+        let [u0, u1, u2, u3, u4, u5, u6, u7] = cpu.to_le_bytes();
+        [kind, c0, c1, c2, c3, l0, l1, u0, u1, u2, u3, u4, u5, u6, u7]
+    }
+
+    fn from_bytes([kind, c0, c1, c2, c3, l0, l1, cpu @ ..]: [u8; HEAD_BYTES]) -> Self {
+        let end = match kind {
+            0 => End::Code(i32::from_le_bytes([c0, c1, c2, c3])),
+            1 => End::Signal,
+            2 => End::TimedOut,
+            _ => End::NotStarted,
+        };
+        let cpu = Duration::from_micros(u64::from_le_bytes(cpu));
+        Self { end, length: u16::from_le_bytes([l0, l1]), cpu }
+    }
+
+    /// In the worker: keeps what the programs needed.
+    fn noted(self, channels: &Channels) -> Self {
+        *channels.cpu.lock().unwrap_or_else(PoisonError::into_inner) = self.cpu;
+        self
+    }
 }
 
 /// Takes what is asked until the worker is gone. Each program has a thread while it runs: they are
 /// asked for side by side.
-fn serve(channels: [OwnedFd; 4]) {
+fn serve(channels: [OwnedFd; 4], watching: watching::Answering) {
     let channels = channels.map(Arc::new);
     let [_, _, _, stops] = &channels;
+    let watching = Arc::new(watching);
     loop {
-        let mut waiting = channels
-            .each_ref()
-            .map(|channel| PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::IN));
+        let borrow = |channel| PollFd::from_borrowed_fd(channel, PollFlags::IN);
+        let [perf, strace, bpftrace, stop] = channels.each_ref().map(|channel| channel.as_fd());
+        let all = [watching.control.as_fd(), perf, strace, bpftrace, stop];
+        let mut waiting = all.map(borrow);
         if poll(&mut waiting, None).is_err_and(|errno| errno != Errno::INTR) {
             return;
         }
-        let has_news = waiting.each_ref().map(|channel| !channel.revents().is_empty());
+        let [is_to_watch, has_news @ ..] =
+            waiting.each_ref().map(|channel| !channel.revents().is_empty());
+        if is_to_watch {
+            let Some((watched, patience)) = watching::heard(&watching) else { return };
+            let watching = Arc::clone(&watching);
+            let work = move || watching::answer(&watching, &watched, patience);
+            if std::thread::Builder::new().name("watcher".to_owned()).spawn(work).is_err() {
+                return;
+            }
+        }
         for (channel, _) in channels.iter().zip(has_news).filter(|(_, has_news)| *has_news) {
             if Arc::ptr_eq(channel, stops) {
                 if answer_stops(channel).is_none() {
@@ -317,18 +393,8 @@ fn answer(channel: &OwnedFd, [observer, errand, low, high]: [u8; ASKED_BYTES]) {
         }
         _ => Ran { end: End::NotStarted, output: Vec::new() },
     };
-    let (kind, code): (u8, i32) = match ran.end {
-        End::Code(code) => (0, code),
-        End::Signal => (1, 0),
-        End::TimedOut => (2, 0),
-        End::NotStarted => (3, 0),
-    };
     let length = u16::try_from(ran.output.len()).unwrap_or_default();
-    let cpu = u64::try_from(clock::children_cpu().as_micros()).unwrap_or(u64::MAX);
-    let mut bytes = vec![kind];
-    bytes.extend(code.to_le_bytes());
-    bytes.extend(length.to_le_bytes());
-    bytes.extend(cpu.to_le_bytes());
+    let mut bytes = Head::new(ran.end, length).to_bytes().to_vec();
     bytes.extend(ran.output.iter().take(length.into()));
     // Nobody may be there any more.
     let _ = write_all(channel, &bytes);
@@ -362,16 +428,18 @@ fn write_all(channel: &OwnedFd, mut bytes: &[u8]) -> Option<()> {
 fn serve_in_a_thread() {
     static STARTED: std::sync::Once = std::sync::Once::new();
     STARTED.call_once(|| {
-        let Pairs { worker, spawner } = Pairs::new().unwrap();
-        std::thread::spawn(|| serve(spawner));
+        let Pairs { worker, spawner, watching } = Pairs::new().unwrap();
         let held = Pairs::new().unwrap();
-        Pairs { worker, spawner: held.spawner }.keep_for_worker();
+        std::thread::spawn(|| serve(spawner, watching.1));
+        let watching = (watching.0, held.watching.1);
+        Pairs { worker, spawner: held.spawner, watching }.keep_for_worker();
     });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::observer::Found;
 
     #[test]
     fn a_program_is_asked_for_by_numbers_and_its_words_come_back() {
@@ -379,9 +447,51 @@ mod tests {
         for observer in Observer::ALL {
             let ran = run(observer, Errand::Version, deadline);
             match observer.find() {
-                None => assert_eq!(ran, Ran { end: End::NotStarted, output: Vec::new() }),
-                Some(_) => assert!(!ran.output.is_empty(), "{observer:?}: {ran:?}"),
+                Found::Nowhere | Found::Untrusted(_) => {
+                    assert_eq!(ran, Ran { end: End::NotStarted, output: Vec::new() });
+                }
+                Found::At(_) => assert!(!ran.output.is_empty(), "{observer:?}: {ran:?}"),
             }
+        }
+    }
+
+    /// A program that calls the kernel all the time.
+    fn busy() -> std::process::Child {
+        use std::process::{Command, Stdio};
+        let mut command = Command::new("dd");
+        command.args(["if=/dev/zero", "of=/dev/null", "bs=1"]);
+        command.stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    #[test]
+    fn what_a_program_writes_comes_as_it_writes_it_until_it_is_told_to_stop() {
+        let Found::At(_) = Observer::Strace.find() else { return };
+        let mut busy = busy();
+        let watched = Watched {
+            observer: Observer::Strace,
+            pids: vec![busy.id()],
+            spared: Vec::new(),
+            calls: Vec::new(),
+            with_subjects: false,
+        };
+        let mut reader = crate::external::strace::Reader::default();
+        let (mut ended, mut is_attached) = (0, false);
+        let end = watch(&watched, Duration::from_secs(20), &mut |piece| {
+            match piece {
+                Piece::Out(bytes) => reader.take(bytes, &mut |_| ended += 1),
+                Piece::Error(text) => is_attached |= text.ends_with(b" attached\n"),
+                Piece::Nothing => {}
+            }
+            if ended > 100 { Next::Stop } else { Next::On }
+        });
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", busy.id())).unwrap();
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        // Unless this may trace nobody.
+        if is_attached {
+            assert!(ended > 100 && matches!(end, End::Code(_) | End::Signal), "{ended} {end:?}");
+            assert_eq!(reader.finish().1.foreign, 0);
+            assert!(!["T", "t"].contains(&stat.split(' ').nth(2).unwrap()), "{stat}");
         }
     }
 

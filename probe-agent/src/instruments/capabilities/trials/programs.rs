@@ -4,7 +4,7 @@ use super::PATIENCE_WITH_PROGRAMS;
 use crate::{
     instruments::capabilities::situation::Situation,
     os::{
-        observer::{End, Errand, Observer, Ran},
+        observer::{End, Errand, Found, Observer, Ran},
         spawner,
     },
     proc::Root,
@@ -27,10 +27,20 @@ pub(super) fn run(observer: Observer, _: &Root, _: &Situation, checks: &mut Vec<
         Observer::Strace => CheckId::ToolStrace,
         Observer::Bpftrace => CheckId::ToolBpftrace,
     };
-    if observer.find().is_none() {
-        let barriers = vec![Barrier::NotInstalled];
-        checks.push(Check { barriers, ..Check::new(id, State::NotInstalled) });
-        return;
+    match observer.find() {
+        Found::At(_) => {}
+        Found::Nowhere => {
+            let barriers = vec![Barrier::NotInstalled];
+            checks.push(Check { barriers, ..Check::new(id, State::NotInstalled) });
+            return;
+        }
+        Found::Untrusted(path) => {
+            let barriers = vec![Barrier::ProgramFailed { code: None }];
+            let said = format!("not run: others than root may change {}", path.display());
+            let said = Some(HostText::capped(said.as_bytes(), SAID_BYTES));
+            checks.push(Check { barriers, said, ..Check::new(id, State::Refused) });
+            return;
+        }
     }
     let deadline = Instant::now() + PATIENCE_WITH_PROGRAMS;
     let version = spawner::run(observer, Errand::Version, deadline);
