@@ -13,6 +13,7 @@ mod overhead;
 mod ranking;
 mod sampling;
 mod table;
+mod tracing;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
@@ -39,6 +40,9 @@ struct Arguments {
     /// Measure what sampling costs and nothing else
     #[arg(long, conflicts_with = "only_connecting")]
     only_sampling: bool,
+    /// Measure what tracing system calls costs and nothing else
+    #[arg(long, conflicts_with_all = ["only_connecting", "only_sampling"])]
+    only_tracing: bool,
     /// File to write
     #[arg(long)]
     out: Option<PathBuf>,
@@ -78,12 +82,17 @@ fn cost(arguments: &Arguments, programs: &Programs) -> Result<String> {
         text.push_str(&sampling::measure(programs, arguments.rounds)?);
         return Ok(text);
     }
+    if arguments.only_tracing {
+        text.push_str(&tracing::measure(programs, arguments.rounds)?);
+        return Ok(text);
+    }
     text.push_str(&agent::measure(programs)?);
     for (processes, rounds) in [(200, arguments.rounds * 2), (arguments.crowd, arguments.rounds)] {
         text.push_str(&ranking::measure(programs, processes, rounds)?);
     }
     text.push_str(&overhead::measure(programs, arguments.crowd)?);
     text.push_str(&sampling::measure(programs, arguments.rounds)?);
+    text.push_str(&tracing::measure(programs, arguments.rounds)?);
     text.push_str(&calls::measure(programs)?);
     text.push_str(&connecting::measure(programs, false)?);
     text.push_str(&memory::measure()?);

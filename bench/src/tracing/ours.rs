@@ -1,0 +1,106 @@
+//! `syscall_trace` in a session with this machine.
+
+use crate::Programs;
+use anyhow::{Context as _, Result, bail};
+use scenarios::{client::Client, without_settings::without_settings};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::Path,
+    process::Stdio,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// By its parameters.
+pub const WAYS: &[(&str, &str)] = &[
+    ("`syscall_trace`", r#"{"engine": "ebpf"}"#),
+    ("`syscall_trace mode=detailed`", r#"{"engine": "ebpf", "mode": "detailed"}"#),
+    ("the same by tracepoints", r#"{"engine": "tracepoints"}"#),
+    ("the same by looks", r#"{"engine": "looks"}"#),
+];
+
+/// Longer than the work takes.
+const WINDOW_MS: u32 = 6_000;
+
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A session in which it is loaded.
+pub struct Ours {
+    client: Client,
+    asked: Value,
+    waits_for: Option<u64>,
+    _folder: tempfile::TempDir,
+    worker: u64,
+}
+
+impl Ours {
+    pub fn start(programs: &Programs, asked: &str) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let (client, worker) = session(programs, folder.path())?;
+        let asked = serde_json::from_str(asked)?;
+        Ok(Self { client, asked, waits_for: None, _folder: folder, worker })
+    }
+
+    /// Asks about a process, and waits until it is at work; what it says instead, where it cannot.
+    pub fn begin(&mut self, pid: u32) -> Result<Option<String>> {
+        let mut asked = self.asked.clone();
+        asked["pid"] = json!(std::process::id());
+        asked["window_ms"] = json!(100);
+        let call = |client: &mut Client, asked: &Value| {
+            client.ask("tools/call", &json!({"name": "syscall_trace", "arguments": asked}))
+        };
+        // In the first call it is loaded.
+        let id = call(&mut self.client, &asked)?;
+        let first = self.client.reply(id, PATIENCE)?.context("no answer")?;
+        if first.pointer("/result/isError") == Some(&json!(true)) {
+            let said = first.pointer("/result/content/0/text").and_then(Value::as_str);
+            return Ok(Some(said.unwrap_or("it cannot").replace('\n', " ")));
+        }
+        asked["pid"] = json!(pid);
+        asked["window_ms"] = json!(WINDOW_MS);
+        let idle = attached(self.worker);
+        self.waits_for = Some(call(&mut self.client, &asked)?);
+        let started = Instant::now();
+        // What only looks attaches nothing.
+        while attached(self.worker) <= idle && started.elapsed() < Duration::from_secs(1) {
+            sleep(Duration::from_millis(5));
+        }
+        sleep(Duration::from_millis(100));
+        Ok(None)
+    }
+
+    /// Calls that it counted; none where it counts none.
+    pub fn end(&mut self) -> Result<Option<f64>> {
+        let id = self.waits_for.take().context("nothing was asked")?;
+        let reply = self.client.reply(id, PATIENCE)?.context("no answer")?;
+        let Some(answer) = reply.pointer("/result/structuredContent") else {
+            bail!("it failed: {reply}")
+        };
+        Ok(answer.get("ended").and_then(Value::as_f64))
+    }
+}
+
+/// A session with this machine, and its worker.
+pub fn session(programs: &Programs, folder: &Path) -> Result<(Client, u64)> {
+    let log = folder.join("audit.jsonl");
+    let mut command = without_settings(&programs.sysmcp);
+    command.args(["--target", "local", "--audit-log"]).arg(&log).stdin(Stdio::null());
+    let mut client = Client::start(command)?;
+    client.call("process_list", &json!({"limit": 1}), PATIENCE)?;
+    let worker = crate::overhead::worker(&log)?;
+    Ok((client, worker))
+}
+
+/// Links of programs and events that a process holds.
+fn attached(pid: u64) -> usize {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    let is_attached = |link: &std::path::PathBuf| {
+        let name = link.to_string_lossy();
+        name == "anon_inode:[perf_event]"
+            || name == "anon_inode:bpf_link"
+            || name == "anon_inode:bpf-link"
+    };
+    links.filter(is_attached).count()
+}
