@@ -167,9 +167,15 @@ struct css_set {
 enum cgroup_subsys_id { perf_event_cgrp_id };
 
 struct files_struct;
+struct fs_struct;
 struct mm_struct;
 
+struct thread_info {
+	u32 status;
+} KERNEL;
+
 struct task_struct {
+	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int flags;
 	int on_rq;
@@ -179,6 +185,7 @@ struct task_struct {
 	struct task_struct *real_parent, *group_leader;
 	struct signal_struct *signal;
 	struct files_struct *files;
+	struct fs_struct *fs;
 	struct mm_struct *mm;
 	struct pid *thread_pid;
 	struct css_set *cgroups;
@@ -241,7 +248,7 @@ struct mm_struct___before_6_2 {
 #define S_IFDIR 0040000
 
 struct qstr {
-	u32 len;
+	u32 hash, len;
 	const unsigned char *name;
 } KERNEL;
 
@@ -299,6 +306,11 @@ struct files_struct {
 	struct fdtable *fdt;
 } KERNEL;
 
+/* Where a process stands, and what it takes for the root. */
+struct fs_struct {
+	struct path root, pwd;
+} KERNEL;
+
 /* --- sockets --- */
 
 #define AF_UNIX 1
@@ -320,6 +332,21 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	u16 sk_type, sk_protocol;
+} KERNEL;
+
+struct sockaddr_un {
+	u16 sun_family;
+	char sun_path[108];
+};
+
+struct unix_address {
+	int len;
+	struct sockaddr_un name[1];
+} KERNEL;
+
+struct unix_sock {
+	struct unix_address *addr;
+	struct sock *peer;
 } KERNEL;
 
 struct socket {
@@ -370,16 +397,17 @@ struct bio {
 
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
-	unsigned long di, si, dx, r10, r8, r9, ip, sp, bp;
+	unsigned long di, si, dx, r10, r8, r9, ip, sp, bp, orig_ax;
 } KERNEL;
 #elif defined(__TARGET_ARCH_arm64)
 struct user_pt_regs {
 	u64 regs[31];
-	u64 sp, pc;
+	u64 sp, pc, pstate;
 } KERNEL;
 struct pt_regs {
 	struct user_pt_regs user_regs;
 	u64 orig_x0;
+	s32 syscallno;
 } KERNEL;
 #else
 #error "no registers are known of this processor"

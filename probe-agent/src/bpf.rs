@@ -31,6 +31,8 @@ pub use scope::Scope;
 pub enum Object {
     /// Every thread of the machine, with what it used.
     Tasks,
+    /// System calls, added up.
+    Syscalls,
 }
 
 /// An object's bytes, at an address that suits them.
@@ -47,11 +49,12 @@ macro_rules! object {
 
 impl Object {
     /// All of them.
-    pub const ALL: &'static [Self] = &[Self::Tasks];
+    pub const ALL: &'static [Self] = &[Self::Tasks, Self::Syscalls];
 
     fn bytes(self) -> &'static [u8] {
         match self {
             Self::Tasks => object!("tasks"),
+            Self::Syscalls => object!("syscalls"),
         }
     }
 }

@@ -6,6 +6,7 @@
 pub mod btf;
 pub mod cgroup;
 pub mod cpuinfo;
+pub mod descendants;
 pub mod diskstats;
 pub mod file_system;
 mod folder;

@@ -3,12 +3,10 @@
 //! Engines differ in how they see system calls and in what it costs; each adds up what it saw to the
 //! same rows, and what is made of these exists once.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "for engines, of which there is none yet"))]
 mod call;
-#[cfg_attr(not(test), expect(dead_code, reason = "for engines, of which there is none yet"))]
+mod ebpf;
 mod engine;
 mod report;
-#[cfg_attr(not(test), expect(dead_code, reason = "for engines, of which there is none yet"))]
 mod seen;
 
 use crate::{
@@ -23,13 +21,13 @@ use protocol::{
 };
 
 /// Engines that are taken without being asked for by name, the best first.
-const UNASKED: [Run; 0] = [];
+const UNASKED: [Run; 1] = [ebpf::trace];
 
 /// The engine of a name, where there is one.
 const fn named(engine: AskedEngine) -> Option<Run> {
     match engine {
+        AskedEngine::Ebpf => Some(ebpf::trace),
         AskedEngine::Auto
-        | AskedEngine::Ebpf
         | AskedEngine::Tracepoints
         | AskedEngine::Looks
         | AskedEngine::Ptrace
@@ -47,7 +45,11 @@ impl Collect for SyscallTrace {
         let subject = Subject::of(request.of(), (request.pid, request.start_ticks), context)?;
         let asked = Asked::new(&request, &subject);
         let named = named(request.engine);
-        let engines: &[Run] = named.as_ref().map_or(&UNASKED, std::slice::from_ref);
+        let engines: &[Run] = match (request.engine, &named) {
+            (AskedEngine::Auto, _) => &UNASKED,
+            (_, Some(run)) => std::slice::from_ref(run),
+            (_, None) => &[],
+        };
         let mut refused = Vec::new();
         for run in engines {
             match run(&asked, context) {

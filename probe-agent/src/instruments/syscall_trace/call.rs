@@ -25,7 +25,7 @@ impl Call {
     }
 
     /// Its name, where it has one.
-    fn known_name(self) -> Option<&'static str> {
+    pub(super) fn known_name(self) -> Option<&'static str> {
         if self.is_32_bit {
             return foreign_name(self.number);
         }
