@@ -124,6 +124,7 @@ impl Profile {
             Counted::ContextSwitches => ("context-switches", "count"),
             Counted::CacheMisses => ("cache-misses", "count"),
             Counted::Looks => ("looks", "count"),
+            Counted::OffCpu => ("off-cpu", "nanoseconds"),
             Counted::Given | Counted::Nothing => ("weight", "count"),
         }
     }

@@ -33,6 +33,8 @@ pub enum Object {
     Tasks,
     /// System calls, added up.
     Syscalls,
+    /// Where threads wait.
+    OffCpu,
 }
 
 /// An object's bytes, at an address that suits them.
@@ -49,12 +51,13 @@ macro_rules! object {
 
 impl Object {
     /// All of them.
-    pub const ALL: &'static [Self] = &[Self::Tasks, Self::Syscalls];
+    pub const ALL: &'static [Self] = &[Self::Tasks, Self::Syscalls, Self::OffCpu];
 
     fn bytes(self) -> &'static [u8] {
         match self {
             Self::Tasks => object!("tasks"),
             Self::Syscalls => object!("syscalls"),
+            Self::OffCpu => object!("off_cpu"),
         }
     }
 }

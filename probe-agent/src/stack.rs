@@ -23,6 +23,7 @@ pub mod stored;
 pub mod symbols;
 pub mod unwind;
 pub mod vdso;
+pub mod waits;
 
 use protocol::host_text::HostText;
 

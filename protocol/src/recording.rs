@@ -82,6 +82,8 @@ pub enum Counted {
     Given,
     /// Nothing was sampled: things were counted one by one.
     Nothing,
+    /// Nanoseconds off the processor.
+    OffCpu,
 }
 
 /// How stacks in user space were walked.

@@ -2,6 +2,7 @@
 
 mod counted;
 mod looked;
+mod waited;
 
 use super::{Conclusion, NextStep};
 use protocol::{
@@ -26,6 +27,9 @@ const WORTH_SAYING_PCT: f64 = 5.0;
 pub fn conclude(report: &Report, meta: &Meta) -> Conclusion {
     if let Some(counters) = &report.counters {
         return counted::conclude(report, counters);
+    }
+    if let Some(off_cpu) = &report.off_cpu {
+        return waited::conclude(report, off_cpu, meta);
     }
     if let Some(looks) = &report.looks {
         return looked::conclude(report, looks, meta);
@@ -87,6 +91,7 @@ fn without_samples(recording: &Recording) -> Conclusion {
                 | Counted::CpuClock
                 | Counted::Looks
                 | Counted::Given
+                | Counted::OffCpu
                 | Counted::Nothing => "cache misses",
             };
             conclusion.because.push(if counted.has_rate() || hertz == 1 {
@@ -98,7 +103,7 @@ fn without_samples(recording: &Recording) -> Conclusion {
                 )
             });
         }
-        Counted::Looks | Counted::Given | Counted::Nothing => {}
+        Counted::Looks | Counted::Given | Counted::OffCpu | Counted::Nothing => {}
     }
     conclusion.next.push(match pid {
         Some(pid) if scope == Scope::Process => step(

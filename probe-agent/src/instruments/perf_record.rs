@@ -4,6 +4,7 @@
 
 mod counting;
 mod looking;
+mod off_cpu;
 mod report;
 
 use crate::{
@@ -34,6 +35,9 @@ impl Collect for PerfRecord {
         let whose = (request.pid, request.start_ticks);
         let subject = Subject::of(request.of(), whose, context)?;
         match request.analysis {
+            Analysis::Stacks if request.mode == Mode::OffCpu => {
+                off_cpu::answer(&request, subject, context)
+            }
             Analysis::Stacks => stacks(&request, subject, context),
             Analysis::Counters => counting::answer(&request, subject, context),
         }
@@ -46,7 +50,8 @@ fn settings(request: &Request, subject: &Subject) -> Settings {
         measure: match request.mode {
             Mode::Cpu => Measure::Cpu,
             Mode::PageFaults => Measure::PageFaults,
-            Mode::ContextSwitches => Measure::ContextSwitches,
+            // Waits begin at a switch.
+            Mode::ContextSwitches | Mode::OffCpu => Measure::ContextSwitches,
             Mode::CacheMisses => Measure::CacheMisses,
         },
         hertz: request.hertz.into(),

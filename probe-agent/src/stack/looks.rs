@@ -8,9 +8,9 @@
 //! seldom: to look takes longer than they last.
 
 mod named;
-mod sight;
-mod threads;
-mod walks;
+pub(super) mod sight;
+pub(super) mod threads;
+pub(super) mod walks;
 
 use super::{
     fold::kin,

@@ -139,6 +139,7 @@ impl Naming<'_> {
                     self.add_unnamed(*place, HostText::new(b"[unknown]"), NoNames::NotMapped);
                 }
                 Place::Cut(cut) => self.put(*place, &HostText::new(text_of(*cut)), None, Kind::Cut),
+                Place::RunQueue => self.put(*place, &HostText::new(RUN_QUEUE), None, Kind::Kernel),
                 Place::Code { .. } | Place::Kernel(_) => {}
             }
         }
@@ -250,6 +251,9 @@ fn heaviest(unnamed: BTreeMap<(HostText, NoNames), u64>, all: u64) -> Vec<Unname
     };
     unnamed.into_iter().filter_map(row).collect()
 }
+
+/// The name of being in no code, for want of a processor.
+pub const RUN_QUEUE: &[u8] = b"[waits for a processor]";
 
 /// The name of code of which nothing but its address is known.
 fn by_address(address: u64) -> HostText {

@@ -134,6 +134,13 @@ impl Profile {
         Some(recording::Function { name, module, kind })
     }
 
+    /// The number of a function of a kind by its name, in whichever module.
+    pub fn function_by(&self, name: &str, kind: Kind) -> Option<u32> {
+        let is_it = |function: &Function| function.name == name && function.kind == kind;
+        let place = self.functions.iter().position(is_it)?;
+        u32::try_from(place).ok()
+    }
+
     /// A module's name, as answers have it.
     pub fn module_name(&self, module: u32) -> Option<HostText> {
         self.module(module).map(|name| HostText::escaped(name.to_owned()))
@@ -229,7 +236,7 @@ impl Profile {
 
     /// Every stack that was counted: its thread, its functions from the outermost call on, and its
     /// weight.
-    pub(super) fn each_stack(&self, visit: &mut dyn FnMut(&Thread, &[u32], u64)) {
+    pub(crate) fn each_stack(&self, visit: &mut dyn FnMut(&Thread, &[u32], u64)) {
         let mut functions = Vec::new();
         for sample in &self.samples {
             functions.clear();

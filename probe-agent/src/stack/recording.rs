@@ -21,6 +21,8 @@ pub enum Place {
     },
     /// In the kernel, by address.
     Kernel(u64),
+    /// In no code: runnable, until there is a processor.
+    RunQueue,
     /// In memory where nothing executable was known.
     Unmapped(u64),
     /// Stands in place of the calls that led here and are not known.

@@ -150,6 +150,7 @@ pub fn functions() -> &'static BTreeMap<u64, String> {
 pub fn name(recording: &Recording, place: Place) -> String {
     match place {
         Place::Kernel(_) => "kernel".to_owned(),
+        Place::RunQueue => "run queue".to_owned(),
         Place::Unmapped(_) => "unmapped".to_owned(),
         Place::Cut(cut) => format!("{cut:?}"),
         Place::Code { image, at } => {

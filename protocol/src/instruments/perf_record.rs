@@ -6,11 +6,13 @@
 mod counters;
 mod example;
 mod looks;
+mod off_cpu;
 mod table;
 
 pub use crate::scope::Of;
 pub use counters::{Counter, CounterRow, Counters, Quotients};
 pub use looks::Looks;
+pub use off_cpu::{Holder, Missed, OffCpu, WaitRow, Waker, WokenBy};
 
 use crate::{
     instruments::{Exchange, Instrument, NoItems, capabilities::Refusal},
@@ -22,6 +24,11 @@ use crate::{
     view::table::Table,
 };
 use serde::{Deserialize, Serialize};
+
+/// Waits, as examples have them.
+pub fn waits_as_example() -> OffCpu {
+    example::waits()
+}
 
 /// Marker for this instrument.
 pub struct PerfRecord;
@@ -135,6 +142,9 @@ pub enum Mode {
     ContextSwitches,
     /// Misses of the last cache. Needs a counter of the processor.
     CacheMisses,
+    /// Time off the processor: where threads wait, for what, and who wakes them. `hertz` has no
+    /// meaning then: each wait is followed.
+    OffCpu,
 }
 
 /// How stacks in user space are walked.
@@ -184,6 +194,8 @@ pub struct Report {
     pub looks: Option<Looks>,
     /// What was counted; `null` unless `analysis` is counters.
     pub counters: Option<Counters>,
+    /// Where threads waited; `null` unless `mode` is off_cpu. Functions and stacks are in its rows then.
+    pub off_cpu: Option<OffCpu>,
 }
 
 #[cfg(test)]

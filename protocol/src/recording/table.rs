@@ -77,7 +77,7 @@ impl Counted {
             | Self::Looks
             | Self::Given
             | Self::Nothing => true,
-            Self::PageFaults | Self::ContextSwitches => false,
+            Self::PageFaults | Self::ContextSwitches | Self::OffCpu => false,
         }
     }
 }
@@ -148,6 +148,15 @@ pub fn stack_table(row: &StackRow) -> Table {
 
 /// Samples, what they count, and of how much.
 fn counts(recording: &Recording) -> String {
+    if recording.counted == Counted::OffCpu {
+        return format!(
+            "{} waits of {} ms together, {} processes, {} threads",
+            recording.samples,
+            recording.events / 1_000_000,
+            recording.processes,
+            recording.threads
+        );
+    }
     let unit = if recording.counted.has_rate() {
         format!("{} a second", recording.hertz)
     } else {

@@ -62,6 +62,7 @@ pub(super) fn answer(
         refused,
         recording: recording(subject, measured.millis()),
         looks: None,
+        off_cpu: None,
         counters: Some(Counters {
             counted_at,
             counts: counts.iter().map(|count| row(count, measured, &reasons)).collect(),

@@ -37,7 +37,7 @@ use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 const MOST_STACKS: usize = 3;
 
 /// Calls of a stack in an answer: the outermost, and what is nearest to what ran.
-const MOST_CALLS: usize = 32;
+pub(super) const MOST_CALLS: usize = 32;
 
 /// A stack below this share says little beside the functions.
 const LEAST_STACK_PCT: f64 = 2.0;
@@ -105,6 +105,7 @@ pub(super) fn answer(
         recording: recording.clone(),
         looks,
         counters: None,
+        off_cpu: None,
     };
     let ranking = profile.ranking(Ranked::Functions, false);
     let weight = |row: &Row| Observed::Known(row.share.own as f64);
@@ -151,6 +152,7 @@ fn cpu_pct(recording: &Recording, took: Duration) -> Observed<Percent> {
         | Counted::CacheMisses
         | Counted::Looks
         | Counted::Nothing
+        | Counted::OffCpu
         | Counted::Given => {
             return Observed::Unknown(Reason::DoesNotApply(Nature::NotProcessorTime));
         }

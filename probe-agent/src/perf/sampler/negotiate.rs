@@ -64,6 +64,15 @@ impl Basis {
         }
     }
 
+    /// Of waits, which are followed one by one: an event is a nanosecond of one.
+    pub(crate) const fn of_waits(dump_bytes: u32) -> Self {
+        Self {
+            event: Event::ContextSwitches,
+            kernel: KernelPart::Included,
+            ..Self::of_looks(1, dump_bytes)
+        }
+    }
+
     /// Whether what is counted has a rate, rather than being counted one by one.
     pub const fn has_rate(&self) -> bool {
         self.attributes.has(flag::FREQUENCY)

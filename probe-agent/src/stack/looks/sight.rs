@@ -8,7 +8,12 @@
 
 use crate::{
     abandonable::{Crew, Outcome},
-    proc::{PATIENCE, Root, parse::fields, waiting, waiting::SyscallLine},
+    proc::{
+        PATIENCE, Root,
+        parse::fields,
+        waiting,
+        waiting::{InSyscall, SyscallLine},
+    },
 };
 use rustix::{
     fd::OwnedFd,
@@ -18,39 +23,41 @@ use rustix::{
 use std::time::Duration;
 
 /// What is looked for: a thread by process and number.
-pub(super) type Id = (u32, u32);
+pub(in crate::stack) type Id = (u32, u32);
 
 /// What a thread that waits shows beside its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wait {
+pub(in crate::stack) struct Wait {
     /// The system call, by name.
     pub(super) call: Option<&'static str>,
     /// The function that it waits in, or functions of the kernel, the outermost first.
-    pub(super) kernel: Vec<Vec<u8>>,
+    pub(in crate::stack) kernel: Vec<Vec<u8>>,
+    /// The same with its arguments.
+    pub(in crate::stack) entered: Option<InSyscall>,
     /// Where its stack and its code are, and the top of its stack.
-    pub(super) user: Option<UserPart>,
+    pub(in crate::stack) user: Option<UserPart>,
     /// What the kernel answered for the first file that is not for everybody.
-    pub(super) refused: Option<Errno>,
+    pub(in crate::stack) refused: Option<Errno>,
 }
 
 /// Where a thread in a system call left user space.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct UserPart {
-    pub(super) stack_pointer: u64,
-    pub(super) instruction_pointer: u64,
-    pub(super) stack: Vec<u8>,
+pub(in crate::stack) struct UserPart {
+    pub(in crate::stack) stack_pointer: u64,
+    pub(in crate::stack) instruction_pointer: u64,
+    pub(in crate::stack) stack: Vec<u8>,
     /// Whether it has all bytes that were wanted.
-    pub(super) is_full: bool,
+    pub(in crate::stack) is_full: bool,
 }
 
 /// Reads on threads that can be left behind.
-pub(super) struct Reader {
+pub(in crate::stack) struct Reader {
     crew: Option<Crew<Id, Wait>>,
-    pub(super) cpu: Duration,
+    pub(in crate::stack) cpu: Duration,
 }
 
 impl Reader {
-    pub(super) fn new(root: &Root, dump_bytes: u32) -> Self {
+    pub(in crate::stack) fn new(root: &Root, dump_bytes: u32) -> Self {
         let dump = usize::try_from(dump_bytes).unwrap_or_default();
         let crew =
             root.live_proc().map(|proc| Crew::new(PATIENCE, move |id: &Id| read(&proc, *id, dump)));
@@ -58,7 +65,7 @@ impl Reader {
     }
 
     /// Of each thread, in the order asked. What does not return in time shows nothing.
-    pub(super) fn read_each(&mut self, ids: Vec<Id>) -> Vec<Wait> {
+    pub(in crate::stack) fn read_each(&mut self, ids: Vec<Id>) -> Vec<Wait> {
         let Some(crew) = self.crew.as_ref().filter(|_| !ids.is_empty()) else {
             return ids.iter().map(|_| Wait::default()).collect();
         };
@@ -86,6 +93,7 @@ fn read(proc: &OwnedFd, (pid, tid): Id, dump: usize) -> Wait {
     };
     if let SyscallLine::In(call) = waiting::parse_syscall(&line) {
         wait.call = Some(call.number.name());
+        wait.entered = Some(call);
     }
     wait.user = ends_of(&line).map(|(stack_pointer, instruction_pointer)| {
         let mut stack = vec![0; dump];
@@ -122,7 +130,12 @@ fn text<'r>(proc: &OwnedFd, path: &str, room: &'r mut [u8]) -> Result<&'r [u8], 
 }
 
 /// As much as there is of what a process has at an address.
-fn memory(proc: &OwnedFd, pid: u32, start: u64, room: &mut [u8]) -> Result<usize, Errno> {
+pub(in crate::stack) fn memory(
+    proc: &OwnedFd,
+    pid: u32,
+    start: u64,
+    room: &mut [u8],
+) -> Result<usize, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(proc, format!("{pid}/mem"), flags, Mode::empty())?;
     let mut length = 0;

@@ -18,7 +18,7 @@ use std::{
 };
 
 /// Code of processes, and how it is walked.
-pub(super) struct Walks<'r> {
+pub(in crate::stack) struct Walks<'r> {
     root: &'r Root,
     images: Images,
     caches: Caches,
@@ -37,20 +37,20 @@ const READ_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// Stands for a frame pointer that nobody told: no stack is there, and it is not the 0 that outermost
 /// calls have.
-const NOT_KNOWN: u64 = 8;
+pub(in crate::stack) const NOT_KNOWN: u64 = 8;
 
 impl<'r> Walks<'r> {
-    pub(super) fn new(root: &'r Root) -> Self {
+    pub(in crate::stack) fn new(root: &'r Root) -> Self {
         let (images, caches) = (Images::new(root), Caches::default());
         Self { root, images, caches, processes: HashMap::new() }
     }
 
     /// Processor time of other threads that opened and read files.
-    pub(super) const fn cpu(&self) -> Duration {
+    pub(in crate::stack) const fn cpu(&self) -> Duration {
         self.images.cpu()
     }
 
-    pub(super) fn into_images(self) -> Vec<Image> {
+    pub(in crate::stack) fn into_images(self) -> Vec<Image> {
         self.images.into_all()
     }
 
@@ -76,7 +76,13 @@ impl<'r> Walks<'r> {
         self.walk(pid, Start { registers: *registers, stack, is_full: *is_full }, places)
     }
 
-    fn walk(&mut self, pid: u32, start: Start<'_>, places: &mut Vec<Place>) -> Option<Cut> {
+    /// From any start. Says why not to the outermost call, if so.
+    pub(in crate::stack) fn walk(
+        &mut self,
+        pid: u32,
+        start: Start<'_>,
+        places: &mut Vec<Place>,
+    ) -> Option<Cut> {
         let first = places.len();
         loop {
             let is_new = self.know(pid);

@@ -50,7 +50,7 @@ impl Sources {
                 let image = recording.images.get(super::weights::index(image.0));
                 image.is_some_and(|image| matches!(image.kind, Kind::File { .. }))
             }
-            Place::Kernel(_) | Place::Unmapped(_) | Place::Cut(_) => false,
+            Place::Kernel(_) | Place::RunQueue | Place::Unmapped(_) | Place::Cut(_) => false,
         };
         let mut places: Vec<_> =
             weights.places.iter().filter(|(place, _)| is_of_file(place)).collect();
