@@ -9,6 +9,7 @@ mod flamegraph;
 mod flamegraph_from_folded;
 mod host_snapshot;
 mod inspect_source;
+mod latency;
 mod memory_profile;
 mod perf_record;
 mod perf_report;

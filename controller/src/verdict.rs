@@ -5,6 +5,7 @@
 
 mod finding;
 pub mod host_class;
+pub mod latency_class;
 pub mod memory_class;
 pub mod process_class;
 pub mod sampled;

@@ -35,6 +35,8 @@ pub enum Object {
     Syscalls,
     /// Where threads wait.
     OffCpu,
+    /// How long is waited: for processors, block devices and TCP.
+    Latency,
 }
 
 /// An object's bytes, at an address that suits them.
@@ -51,13 +53,14 @@ macro_rules! object {
 
 impl Object {
     /// All of them.
-    pub const ALL: &'static [Self] = &[Self::Tasks, Self::Syscalls, Self::OffCpu];
+    pub const ALL: &'static [Self] = &[Self::Tasks, Self::Syscalls, Self::OffCpu, Self::Latency];
 
     fn bytes(self) -> &'static [u8] {
         match self {
             Self::Tasks => object!("tasks"),
             Self::Syscalls => object!("syscalls"),
             Self::OffCpu => object!("off_cpu"),
+            Self::Latency => object!("latency"),
         }
     }
 }

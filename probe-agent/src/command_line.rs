@@ -83,6 +83,7 @@ Tools:
   self_test         counts; measures nothing
   memory_profile    how the memory of one process grows, and what it consists of
   syscall_trace     system calls, by call and by what they are about
+  latency           how long is waited for processors, block devices and TCP, and who is behind it
   capture           takes the files that the others read; sysmcp keeps them
   export            sends a stored recording; sysmcp writes it in the format of another program
 

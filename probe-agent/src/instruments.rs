@@ -14,6 +14,7 @@ mod hidden;
 mod host_snapshot;
 mod identity;
 mod inspect_source;
+mod latency;
 mod memory_profile;
 mod one_process;
 mod ownership;

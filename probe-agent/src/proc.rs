@@ -20,6 +20,7 @@ pub mod mountinfo;
 mod namespaces;
 pub mod net_counters;
 pub mod net_dev;
+pub mod net_tcp;
 pub mod os_release;
 pub mod parse;
 pub mod passwd;

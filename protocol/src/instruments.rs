@@ -7,6 +7,7 @@ pub mod flamegraph;
 pub mod flamegraph_from_folded;
 pub mod host_snapshot;
 pub mod inspect_source;
+pub mod latency;
 pub mod memory_profile;
 pub mod perf_record;
 pub mod perf_report;
@@ -94,6 +95,7 @@ macro_rules! for_each_instrument {
             Export, export;
             InspectSource, inspect_source;
             SyscallTrace, syscall_trace;
+            Latency, latency;
         }
     };
 }

@@ -243,6 +243,8 @@ pub enum Nature {
     NotInService,
     /// No request completed in the window, so none took any time.
     NoRequests,
+    /// Nothing waited in the window, so no wait took any time.
+    NoWaits,
     /// What was counted is no processor time.
     NotProcessorTime,
     /// Stacks were given as text, which does not say it.

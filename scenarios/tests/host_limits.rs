@@ -97,13 +97,14 @@ fn is_asked() -> bool {
 type Asked = (&'static str, fn(u32) -> Value);
 
 /// Every tool that measures. One more is added here, and what it may leave open in the golden.
-const ASKED: [Asked; 6] = [
+const ASKED: [Asked; 7] = [
     ("host_snapshot", |_| json!({"detail": "full", "limit": 100})),
     ("process_list", |_| json!({"limit": 200})),
     ("process_inspect", |pid| json!({"pid": pid, "threads": 100})),
     ("perf_record", |pid| json!({"pid": pid, "hertz": 999, "window_ms": 2_000})),
     ("inspect_source", |pid| json!({"pid": pid, "function": "main"})),
     ("memory_profile", |pid| json!({"pid": pid, "mappings": 100, "sites": true})),
+    ("latency", |_| json!({"window_ms": 1_000})),
 ];
 
 /// Root is told everything, but for what is listed, with the reason, in a file.

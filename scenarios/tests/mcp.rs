@@ -14,7 +14,7 @@ fn unreachable() -> Sysmcp {
 }
 
 /// The tools of the default toolset.
-const OFFERED: [&str; 11] = [
+const OFFERED: [&str; 12] = [
     "process_list",
     "process_inspect",
     "host_snapshot",
@@ -26,6 +26,7 @@ const OFFERED: [&str; 11] = [
     "flamegraph_from_folded",
     "inspect_source",
     "syscall_trace",
+    "latency",
 ];
 
 fn assert_is_what_is_offered(list: &Value) {

@@ -5,6 +5,27 @@ use crate::{target::Target, targets::Targets, tools::Selection, verdict::process
 /// Bytes of instructions that every client passes on.
 const MOST_BYTES: usize = 2000;
 
+/// When to take which further tool.
+const FURTHER: [(&str, &str); 5] = [
+    (
+        "perf_record",
+        "If it uses the processor, perf_record says in which functions, and perf_report by which \
+         calls, from the same recording.",
+    ),
+    ("inspect_source", "Then inspect_source shows on which lines of the source."),
+    ("latency", "If it waits, latency says what for and how long."),
+    (
+        "memory_profile",
+        "If its memory grows, memory_profile says whether that is a leak, how fast it is, and when \
+         the memory is full.",
+    ),
+    (
+        "capabilities",
+        "Where something is not permitted, capabilities says which layer refuses and what a person \
+         can do about it.",
+    ),
+];
+
 /// The instructions for some tools and the targets.
 pub fn for_tools(selection: &Selection, targets: &Targets) -> String {
     match targets.only() {
@@ -75,30 +96,8 @@ fn about(selection: &Selection, place: &str) -> String {
             process_class::names()
         ));
     }
-    if offers("perf_record") {
-        parts.push(
-            "If it uses the processor, perf_record says in which functions, and perf_report by which \
-             calls, from the same recording."
-                .to_owned(),
-        );
-    }
-    if offers("inspect_source") {
-        parts.push("Then inspect_source shows on which lines of the source.".to_owned());
-    }
-    if offers("memory_profile") {
-        parts.push(
-            "If its memory grows, memory_profile says whether that is a leak, how fast it is, and \
-             when the memory is full."
-                .to_owned(),
-        );
-    }
-    if offers("capabilities") {
-        parts.push(
-            "Where something is not permitted, capabilities says which layer refuses and what a \
-             person can do about it."
-                .to_owned(),
-        );
-    }
+    let further = FURTHER.iter().filter(|(tool, _)| offers(tool));
+    parts.extend(further.map(|(_, words)| (*words).to_owned()));
     parts.push(
         "In every answer: a field that is null was not measured, and meta.not_measured says why and \
          what would change it; 0 is a measured 0. meta.truncation says what was cut and how much it \

@@ -67,18 +67,27 @@ pub fn conclude(report: &Report) -> Conclusion {
 
 /// What to ask next: fixed words, and numbers.
 fn next_steps(class: Class, report: &Report) -> Vec<NextStep> {
-    let list = |parameters, why: &str| {
-        vec![NextStep { tool: "process_list".to_owned(), parameters, why: why.to_owned() }]
+    let step = |tool: &str, parameters, why: &str| NextStep {
+        tool: tool.to_owned(),
+        parameters,
+        why: why.to_owned(),
     };
+    let list = |parameters, why| vec![step("process_list", parameters, why)];
+    let latency = |kind: &str, why| step("latency", json!({"kinds": [kind]}), why);
     match class {
-        Class::CpuSaturated => list(json!({}), "which processes have the processors"),
+        Class::CpuSaturated => vec![
+            step("process_list", json!({}), "which processes have the processors"),
+            latency("run_queue", "who waits for them, and how long each time"),
+        ],
         Class::CgroupThrottled => list(json!({"sort": "run_delay"}), "which processes it stops"),
         Class::MemoryShort | Class::CgroupMemoryShort => {
             list(json!({"sort": "rss"}), "which processes have the memory")
         }
-        Class::StorageSlow | Class::FileSystemFull => {
-            list(json!({"sort": "write"}), "which processes use the storage")
-        }
+        Class::StorageSlow => vec![
+            step("process_list", json!({"sort": "write"}), "which processes use the storage"),
+            latency("block", "which device takes how long for what, and who asks for it"),
+        ],
+        Class::FileSystemFull => list(json!({"sort": "write"}), "which processes use the storage"),
         Class::TasksBlocked | Class::MountHangs => report
             .blocked
             .groups
@@ -91,7 +100,10 @@ fn next_steps(class: Class, report: &Report) -> Vec<NextStep> {
             .into_iter()
             .collect(),
         // Nothing on the machine tells more of it.
-        Class::Stolen | Class::NetworkLosing | Class::ClockStepped => Vec::new(),
+        Class::Stolen | Class::ClockStepped => Vec::new(),
+        Class::NetworkLosing => {
+            vec![latency("tcp", "on which connections, and which connects get no answer")]
+        }
         Class::NotShort => list(json!({}), "the machine is not short; which process is slow"),
     }
 }

@@ -87,6 +87,10 @@ fn next_steps(class: Class, report: &Report) -> Vec<NextStep> {
         vec![step("process_inspect", parameters, why)]
     };
     let list = |parameters, why| vec![step("process_list", parameters, why)];
+    let latency = |kind: &str, why| {
+        let parameters = json!({"pid": pid, "start_ticks": start_ticks, "kinds": [kind]});
+        step("latency", parameters, why)
+    };
     match class {
         Class::Zombie => vec![step(
             "process_inspect",
@@ -98,8 +102,14 @@ fn next_steps(class: Class, report: &Report) -> Vec<NextStep> {
             json!({"group_by": "service"}),
             "the quota is of the whole cgroup: which processes use it up",
         ),
-        Class::Starved => list(json!({}), "which processes have the processors"),
-        Class::BlockedOnIo => list(json!({"sort": "write"}), "who else writes to storage"),
+        Class::Starved => vec![
+            latency("run_queue", "how long each wait is, and who has the processors meanwhile"),
+            step("process_list", json!({}), "which processes have the processors"),
+        ],
+        Class::BlockedOnIo => vec![
+            latency("block", "which device takes how long for which of its requests"),
+            step("process_list", json!({"sort": "write"}), "who else writes to storage"),
+        ],
         Class::MemoryBound => list(json!({"sort": "major_faults"}), "who else waits for memory"),
         Class::BlockedOnLock => {
             again(50, "the thread that holds the lock is one that does not wait for it")

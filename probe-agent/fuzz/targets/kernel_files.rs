@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use probe_agent::proc::{
     btf, cgroup, cpuinfo, diskstats, host_stat, limits, loadavg, memory, mountinfo, net_counters,
-    net_dev, os_release, passwd, pid_credentials, pid_io, pid_maps, pid_smaps, pid_stat, pid_status, placement, pressure,
+    net_dev, net_tcp, os_release, passwd, pid_credentials, pid_io, pid_maps, pid_smaps, pid_stat, pid_status, placement, pressure,
     schedstat, topology, waiting,
 };
 use probe_agent::stack::{
@@ -34,6 +34,7 @@ const READERS: &[Check] = &[
                 let _ = disk.since(&diskstats::DiskStat::default());
             }
         }
+        drop(diskstats::numbers(bytes));
     }),
     ("elf", executable),
     ("host_stat", |bytes| {
@@ -63,6 +64,7 @@ const READERS: &[Check] = &[
         let _ = net_counters::socket_count(bytes, "TCP", "tw");
     }),
     ("net_dev", |bytes| drop(net_dev::parse(bytes))),
+    ("net_tcp", |bytes| drop(net_tcp::parse(bytes))),
     ("os_release", |bytes| drop(os_release::parse(bytes))),
     ("passwd", |bytes| {
         let _ = passwd::name_of(bytes, 1000);

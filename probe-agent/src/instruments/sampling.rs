@@ -106,6 +106,16 @@ impl Subject {
         })
     }
 
+    /// Whether the process that was asked for is not there any more.
+    pub(super) fn has_ended(&self, start_ticks: u64, context: &Context<'_>) -> bool {
+        match (self.scope, self.pid) {
+            (Scope::Process, Some(pid)) => {
+                identity::check(start_ticks, &ProcessFiles { pid, context }).is_err()
+            }
+            (Scope::Process | Scope::Cgroup | Scope::Host | Scope::Given, _) => false,
+        }
+    }
+
     /// Of what a recording is that was made of it, and how good.
     pub(super) fn described(self, made: &Made, names: &Names, took: Duration) -> Recording {
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);

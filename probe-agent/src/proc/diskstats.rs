@@ -7,7 +7,10 @@
 //! The counters are 32 bits wide on some kernels and wrap around; a difference then is taken over
 //! the wrap where that is the only way it could have gone.
 
-use super::parse::{ParseError, fields, lines, number};
+use super::{
+    Root,
+    parse::{ParseError, fields, lines, number},
+};
 
 /// Bytes of a sector in this file, whatever the device's own are.
 pub const SECTOR_BYTES: u64 = 512;
@@ -71,6 +74,44 @@ pub fn parse(text: &[u8]) -> Result<Vec<(Vec<u8>, DiskStat)>, ParseError> {
         .collect()
 }
 
+/// The block devices that are disks and not parts of one. `/sys` has a folder for each disk; where it
+/// is not there, a name that continues another's tells.
+pub fn disks<'n>(names: impl Iterator<Item = &'n [u8]> + Clone, root: &Root) -> Vec<&'n [u8]> {
+    let has_folder = |name: &&[u8]| {
+        // In a file's name a slash is written as an exclamation mark.
+        let name = String::from_utf8_lossy(name).replace('/', "!");
+        let mut text = Vec::new();
+        !name.contains("..") && root.read(&format!("sys/block/{name}/size"), &mut text).is_ok()
+    };
+    let found: Vec<&[u8]> = names.clone().filter(has_folder).collect();
+    if !found.is_empty() {
+        return found;
+    }
+    let is_part = |name: &&[u8]| names.clone().any(|disk| is_part_of(name, disk));
+    names.clone().filter(|name| !is_part(name)).collect()
+}
+
+/// `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`; not `dm-10` of `dm-1`.
+fn is_part_of(name: &[u8], disk: &[u8]) -> bool {
+    let Some(rest) = name.strip_prefix(disk) else { return false };
+    let number = match disk.last() {
+        Some(last) if last.is_ascii_digit() => rest.strip_prefix(b"p").unwrap_or_default(),
+        Some(_) | None => rest,
+    };
+    !number.is_empty() && number.iter().all(u8::is_ascii_digit)
+}
+
+/// The numbers of the devices and partitions, with their names: what is no such line is passed over.
+pub fn numbers(text: &[u8]) -> Vec<((u32, u32), Vec<u8>)> {
+    let one = |(line_number, line)| {
+        let mut parts = fields(line);
+        let mut next = || u32::try_from(number(parts.next()?, line_number).ok()?).ok();
+        let numbers = (next()?, next()?);
+        Some((numbers, parts.next()?.to_vec()))
+    };
+    lines(text).filter_map(one).collect()
+}
+
 fn parse_line(line: &[u8], line_number: usize) -> Result<Option<(Vec<u8>, DiskStat)>, ParseError> {
     const COUNTERS: usize = 11;
     let mut parts = fields(line).skip(2);
@@ -128,6 +169,30 @@ mod tests {
         for (name, now, before, want) in cases {
             assert_eq!(growth(now, before), want, "{name}");
         }
+    }
+
+    #[test]
+    fn partitions_are_told_from_disks_without_sys() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        let root = Root::at(folder.path()).unwrap();
+        let names = ["sda", "sda1", "nvme0n1", "nvme0n1p2", "dm-1", "dm-10", "md127"];
+        let disks = || {
+            let disks = super::disks(names.iter().map(|name| name.as_bytes()), &root);
+            disks.into_iter().map(|name| str::from_utf8(name).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(disks(), ["sda", "nvme0n1", "dm-1", "dm-10", "md127"]);
+        // With it, only what it lists.
+        std::fs::create_dir_all(folder.path().join("sys/block/sda")).unwrap();
+        std::fs::write(folder.path().join("sys/block/sda/size"), "8\n").unwrap();
+        assert_eq!(disks(), ["sda"]);
+    }
+
+    #[test]
+    fn devices_have_numbers_and_names() {
+        let text = b" 254       0 vda 10 1 80\n   7       3 loop3\nx 1 y\n\n";
+        let found = numbers(text);
+        assert_eq!(found, [((254, 0), b"vda".to_vec()), ((7, 3), b"loop3".to_vec())]);
     }
 
     proptest! {

@@ -12,6 +12,8 @@ pub(super) mod sight;
 pub(super) mod threads;
 pub(super) mod walks;
 
+pub use threads::list as threads_of;
+
 use super::{
     fold::kin,
     record::Window,

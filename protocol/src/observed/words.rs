@@ -65,6 +65,7 @@ impl fmt::Display for Nature {
             Self::NotInContainer => "not in a container",
             Self::NotInService => "not in a service",
             Self::NoRequests => "no request completed in the window",
+            Self::NoWaits => "nothing waited in the window",
             Self::NotProcessorTime => "what was counted is no processor time",
             Self::GivenStacks => "the stacks were given as text, which does not say it",
             Self::WholeMachine => "of a whole machine it is the time that passed",

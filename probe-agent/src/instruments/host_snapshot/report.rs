@@ -10,7 +10,7 @@ use crate::{
     order,
     proc::{
         Root,
-        diskstats::{DiskStat, SECTOR_BYTES},
+        diskstats::{self, DiskStat, SECTOR_BYTES},
         host_stat::HostStat,
         loadavg,
         net_dev::InterfaceStat,
@@ -176,7 +176,7 @@ impl Ends<'_> {
     /// How many disks ever did anything.
     fn disks_total(&self, root: &Root) -> Observed<u32> {
         self.last.disks.clone().map(|now| {
-            let disks = disks_of(now.keys().map(Vec::as_slice), root);
+            let disks = diskstats::disks(now.keys().map(Vec::as_slice), root);
             let used = disks.into_iter().filter_map(|name| now.get(name));
             count(used.filter(|stat| **stat != DiskStat::default()).count())
         })
@@ -193,7 +193,7 @@ impl Ends<'_> {
     fn disks(&self, root: &Root) -> Vec<Disk> {
         let both = self.last.disks.clone().zip(self.first.disks.clone());
         let Observed::Known((now, before)) = both else { return Vec::new() };
-        let mut disks: Vec<Disk> = disks_of(now.keys().map(Vec::as_slice), root)
+        let mut disks: Vec<Disk> = diskstats::disks(now.keys().map(Vec::as_slice), root)
             .into_iter()
             // A disk that was not there before has no difference.
             .filter_map(|name| Some((name, now.get(name)?, before.get(name)?)))
@@ -297,53 +297,4 @@ fn load(root: &Root) -> Observed<f64> {
             .ok_or_else(|| Reason::NotUnderstood(crate::proc::host_text(&text)))
     });
     parsed.into()
-}
-
-/// The block devices that are disks and not parts of one. `/sys` has a folder for each disk; where it
-/// is not there, a name that continues another's tells.
-fn disks_of<'n>(names: impl Iterator<Item = &'n [u8]> + Clone, root: &Root) -> Vec<&'n [u8]> {
-    let has_folder = |name: &&[u8]| {
-        // In a file's name a slash is written as an exclamation mark.
-        let name = String::from_utf8_lossy(name).replace('/', "!");
-        let mut text = Vec::new();
-        !name.contains("..") && root.read(&format!("sys/block/{name}/size"), &mut text).is_ok()
-    };
-    let found: Vec<&[u8]> = names.clone().filter(has_folder).collect();
-    if !found.is_empty() {
-        return found;
-    }
-    let is_part = |name: &&[u8]| names.clone().any(|disk| is_part_of(name, disk));
-    names.clone().filter(|name| !is_part(name)).collect()
-}
-
-/// `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`; not `dm-10` of `dm-1`.
-fn is_part_of(name: &[u8], disk: &[u8]) -> bool {
-    let Some(rest) = name.strip_prefix(disk) else { return false };
-    let number = match disk.last() {
-        Some(last) if last.is_ascii_digit() => rest.strip_prefix(b"p").unwrap_or_default(),
-        Some(_) | None => rest,
-    };
-    !number.is_empty() && number.iter().all(u8::is_ascii_digit)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn partitions_are_told_from_disks_without_sys() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("proc")).unwrap();
-        let root = Root::at(folder.path()).unwrap();
-        let names = ["sda", "sda1", "nvme0n1", "nvme0n1p2", "dm-1", "dm-10", "md127"];
-        let disks = || {
-            let disks = disks_of(names.iter().map(|name| name.as_bytes()), &root);
-            disks.into_iter().map(|name| str::from_utf8(name).unwrap()).collect::<Vec<_>>()
-        };
-        assert_eq!(disks(), ["sda", "nvme0n1", "dm-1", "dm-10", "md127"]);
-        // With it, only what it lists.
-        std::fs::create_dir_all(folder.path().join("sys/block/sda")).unwrap();
-        std::fs::write(folder.path().join("sys/block/sda/size"), "8\n").unwrap();
-        assert_eq!(disks(), ["sda"]);
-    }
 }

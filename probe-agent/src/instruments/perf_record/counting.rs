@@ -1,6 +1,5 @@
 //! What was counted, as the answer.
 
-use super::report::has_ended;
 use crate::{
     call::Context,
     instruments::{
@@ -49,7 +48,7 @@ pub(super) fn answer(
     while window.pass(Duration::from_millis(request.window_ms.into()))? {}
     let measured = Measured::between(Duration::ZERO, window.passed());
     let counts = opened.finish();
-    let has_ended = has_ended(&subject, request.start_ticks, context);
+    let has_ended = subject.has_ended(request.start_ticks, context);
     let refused = refused(&subject, &counts, context);
     let reasons = Reasons::of(&refused);
     let report = Report {

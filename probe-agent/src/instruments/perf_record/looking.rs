@@ -62,7 +62,7 @@ pub(super) fn instead(
     context.check()?;
     let profile = seen.profile(&names.profile);
     let processes = report::processes(&seen.stacks, &profile);
-    let has_ended = report::has_ended(&subject, request.start_ticks, context);
+    let has_ended = subject.has_ended(request.start_ticks, context);
     let mut recording = subject.described(&seen.stacks, &names, took);
     recording.counted = Counted::Looks;
     recording.stacks = Stacks::UnwindTables;

@@ -69,7 +69,7 @@ pub(super) fn answer(
     context.check()?;
     names.profile = seen.waits.with_kernel_names(names.profile);
     let groups = rows::groups(&seen.waits, &names.profile, request.of() == Of::Host);
-    let has_ended = report::has_ended(&subject, request.start_ticks, context);
+    let has_ended = subject.has_ended(request.start_ticks, context);
     let mut recording = subject.described(&seen.waits.stacks, &names, seen.took);
     recording.counted = Counted::OffCpu;
     recording.stacks = Stacks::UnwindTables;

@@ -3,9 +3,7 @@
 use crate::{
     call::Context,
     instruments::{
-        identity,
         perf_report::rows,
-        process_files::ProcessFiles,
         sampling::{self, Subject},
     },
     order, rank,
@@ -27,7 +25,7 @@ use protocol::{
     loss::{Lost, Overhead},
     message::{Engine, Meta},
     observed::{Nature, Observed, Reason},
-    recording::{Counted, ProcessRow, Recording, Scope, StackRow},
+    recording::{Counted, ProcessRow, Recording, StackRow},
     units::Percent,
     view::json,
 };
@@ -67,7 +65,7 @@ pub(super) fn sampled(
     context: &Context<'_>,
 ) -> Found {
     let refused = sampling::refusals(&made.basis, names.kernel, context.root);
-    let has_ended = has_ended(&subject, request.start_ticks, context);
+    let has_ended = subject.has_ended(request.start_ticks, context);
     let processes = processes(&made, &names.profile);
     let kernel_pct = kernel_pct(&made);
     let lost =
@@ -169,16 +167,6 @@ fn kernel_pct(made: &Made) -> Observed<Percent> {
     let weights = made.weights.iter().filter(|(_, node, _)| is_in_kernel(*node));
     let events: u64 = weights.map(|(_, _, weight)| weight.events).sum();
     Percent::of(events as f64, made.counts.all.events as f64).ok_or(Reason::NoSamples).into()
-}
-
-/// Whether the process is not there any more, or is another.
-pub(super) fn has_ended(subject: &Subject, start_ticks: u64, context: &Context<'_>) -> bool {
-    match (subject.scope, subject.pid) {
-        (Scope::Process, Some(pid)) => {
-            identity::check(start_ticks, &ProcessFiles { pid, context }).is_err()
-        }
-        (Scope::Process | Scope::Cgroup | Scope::Host | Scope::Given, _) => false,
-    }
 }
 
 /// The heaviest processes, where there is more than one.

@@ -15,7 +15,7 @@ const MOST_PROCESSES: usize = 4096;
 
 /// All threads of what is asked for, by process and thread. Those of the agent are left out: where
 /// all of the machine is looked at, it would see itself looking.
-pub(in crate::stack) fn list(root: &Root, scope: &Scope) -> Vec<(u32, u32)> {
+pub fn list(root: &Root, scope: &Scope) -> Vec<(u32, u32)> {
     let mut pids = Vec::new();
     match scope {
         Scope::Process(pid) => pids.push(*pid),
