@@ -16,5 +16,6 @@ pub mod stdout;
 pub mod stopper;
 pub mod supervisor;
 pub mod sysconf;
+pub mod tracer;
 #[cfg(any(test, feature = "fault-injection"))]
 pub mod trespass;

@@ -6,8 +6,8 @@
 //!
 //! A program that watches others for a while writes into pipes that the worker reads (`watching.rs`).
 //!
-//! Over one more pair it is asked to stop threads for a moment and to copy their stacks, which the
-//! worker's filter does not let it do itself.
+//! Over two more pairs it is asked to stop threads for a moment and to copy their stacks, and to follow
+//! system calls, which the worker's filter does not let it do itself.
 
 #![expect(unsafe_code, reason = "fork has no safe form")]
 
@@ -20,6 +20,7 @@ use super::{
     observer::{End, Errand, MOST_OUTPUT, Observer, Ran, Watched},
     sandbox,
     stopper::{self, Moment},
+    tracer,
 };
 use crate::perf::records::REGISTERS;
 use protocol::sweep::SPAWNER;
@@ -51,16 +52,20 @@ static CHANNELS: OnceLock<Channels> = OnceLock::new();
 pub struct Channels {
     of: [(Observer, Mutex<OwnedFd>); 3],
     stops: Mutex<OwnedFd>,
+    traces: Mutex<OwnedFd>,
     watching: Mutex<watching::Asking>,
     /// What the programs needed, as it was last heard.
     cpu: Mutex<Duration>,
 }
 
+/// One for each program, one for stops and one for traces.
+const PAIRS: usize = 5;
+
 /// Both ends of each pair, before the fork that parts them.
 #[derive(Debug)]
 pub struct Pairs {
-    worker: [OwnedFd; 4],
-    spawner: [OwnedFd; 4],
+    worker: [OwnedFd; PAIRS],
+    spawner: [OwnedFd; PAIRS],
     watching: (watching::Asking, watching::Answering),
 }
 
@@ -72,20 +77,20 @@ impl Pairs {
     /// When no more files may be open.
     pub fn new() -> io::Result<Self> {
         let pair = || UnixStream::pair().map(|(one, other)| (one.into(), other.into()));
-        let [perf, strace, bpftrace, stops]: [(OwnedFd, OwnedFd); 4] =
-            [pair()?, pair()?, pair()?, pair()?];
-        let worker = [perf.0, strace.0, bpftrace.0, stops.0];
-        let spawner = [perf.1, strace.1, bpftrace.1, stops.1];
+        let [perf, strace, bpftrace, stops, traces]: [(OwnedFd, OwnedFd); PAIRS] =
+            [pair()?, pair()?, pair()?, pair()?, pair()?];
+        let worker = [perf.0, strace.0, bpftrace.0, stops.0, traces.0];
+        let spawner = [perf.1, strace.1, bpftrace.1, stops.1, traces.1];
         Ok(Self { worker, spawner, watching: watching::pair()? })
     }
 
     /// In the worker: keeps its ends, and closes the others.
     pub fn keep_for_worker(self) {
-        let [perf, strace, bpftrace, stops] = self.worker.map(Mutex::new);
+        let [perf, strace, bpftrace, stops, traces] = self.worker.map(Mutex::new);
         let of =
             [(Observer::Perf, perf), (Observer::Strace, strace), (Observer::Bpftrace, bpftrace)];
         let (watching, cpu) = (Mutex::new(self.watching.0), Mutex::new(Duration::ZERO));
-        let _ = CHANNELS.set(Channels { of, stops, watching, cpu });
+        let _ = CHANNELS.set(Channels { of, stops, traces, watching, cpu });
     }
 
     /// Forks the spawner, which does not return; it prepares itself by what is given. Without it no
@@ -133,9 +138,10 @@ impl Pairs {
     ///
     /// When no more files may be open.
     pub fn copy(&self) -> io::Result<Self> {
-        let copy = |ends: &[OwnedFd; 4]| -> io::Result<[OwnedFd; 4]> {
-            let [perf, strace, bpftrace, stops] = ends;
-            Ok([perf.try_clone()?, strace.try_clone()?, bpftrace.try_clone()?, stops.try_clone()?])
+        let copy = |ends: &[OwnedFd; PAIRS]| -> io::Result<[OwnedFd; PAIRS]> {
+            let [perf, strace, bpftrace, stops, traces] = ends;
+            let programs = (perf.try_clone()?, strace.try_clone()?, bpftrace.try_clone()?);
+            Ok([programs.0, programs.1, programs.2, stops.try_clone()?, traces.try_clone()?])
         };
         let watching = (self.watching.0.copy()?, self.watching.1.copy()?);
         Ok(Self { worker: copy(&self.worker)?, spawner: copy(&self.spawner)?, watching })
@@ -214,6 +220,13 @@ fn ask_to_stop(tids: &[u32], stack_bytes: u32) -> Option<Vec<Result<Moment, Errn
         });
     }
     Some(copied)
+}
+
+/// Where it is asked to follow system calls; `None` where there is no spawner.
+pub(super) fn traces() -> Option<&'static Mutex<OwnedFd>> {
+    #[cfg(test)]
+    serve_in_a_thread();
+    CHANNELS.get().map(|channels| &channels.traces)
 }
 
 /// Processor time of all programs that were run so far.
@@ -310,8 +323,11 @@ impl Head {
 
 /// Takes what is asked until the worker is gone. Each program has a thread while it runs: they are
 /// asked for side by side.
-fn serve(channels: [OwnedFd; 4], watching: watching::Answering) {
-    let channels = channels.map(Arc::new);
+fn serve(channels: [OwnedFd; PAIRS], watching: watching::Answering) {
+    let [perf, strace, bpftrace, stops, traces] = channels;
+    // A trace takes its time, and its channel has words in the middle of it.
+    let _ = std::thread::Builder::new().name("traces".into()).spawn(|| tracer::serve(traces));
+    let channels = [perf, strace, bpftrace, stops].map(Arc::new);
     let [_, _, _, stops] = &channels;
     let watching = Arc::new(watching);
     loop {
@@ -400,7 +416,8 @@ fn answer(channel: &OwnedFd, [observer, errand, low, high]: [u8; ASKED_BYTES]) {
     let _ = write_all(channel, &bytes);
 }
 
-fn read_exact(channel: &OwnedFd, mut room: &mut [u8]) -> Option<()> {
+/// Reads all of it; `None` when nobody is at the other end any more.
+pub(super) fn read_exact(channel: &OwnedFd, mut room: &mut [u8]) -> Option<()> {
     while !room.is_empty() {
         match rustix::io::read(channel, &mut *room) {
             Ok(0) => return None,
@@ -412,7 +429,8 @@ fn read_exact(channel: &OwnedFd, mut room: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-fn write_all(channel: &OwnedFd, mut bytes: &[u8]) -> Option<()> {
+/// Writes all of it; `None` when nobody is at the other end any more.
+pub(super) fn write_all(channel: &OwnedFd, mut bytes: &[u8]) -> Option<()> {
     while !bytes.is_empty() {
         match rustix::io::write(channel, bytes) {
             Ok(length) => bytes = bytes.get(length..)?,

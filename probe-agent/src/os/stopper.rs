@@ -156,20 +156,23 @@ impl Drop for Seized {
     }
 }
 
+/// A request of `ptrace`, by its number.
 #[cfg(target_env = "musl")]
-type Request = libc::c_int;
+pub(super) type Request = libc::c_int;
+/// A request of `ptrace`, by its number.
 #[cfg(not(target_env = "musl"))]
-type Request = libc::c_uint;
+pub(super) type Request = libc::c_uint;
 
-fn request(
+/// Makes one request of `ptrace`.
+pub(super) fn request(
     request: Request,
     tid: libc::pid_t,
     address: usize,
     data: *mut libc::c_void,
 ) -> Result<(), Errno> {
     let address = std::ptr::without_provenance_mut::<libc::c_void>(address);
-    // SAFETY: of the requests made here one writes to memory of ours, by an `iovec` that says how
-    // much; the caller gives one that lives for the call.
+    // SAFETY: of the requests that are made some write to memory of ours, as much as an `iovec`, the
+    // request or the address says; whoever makes one gives room that lives for the call.
     match unsafe { libc::ptrace(request, tid, address, data) } {
         -1 => Err(last_errno()),
         _ => Ok(()),
