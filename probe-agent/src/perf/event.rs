@@ -8,6 +8,7 @@ use rustix::{
     fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
     io::Errno,
 };
+use std::ffi::CStr;
 
 /// Of what it is counted.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +90,9 @@ const ENABLE: u16 = 0x2400;
 const DISABLE: u16 = 0x2401;
 const SET_OUTPUT: u16 = 0x2405;
 
+/// `_IOW('$', 6, char *)`, `PERF_EVENT_IOC_SET_FILTER`: only those events of a tracepoint whose fields are so.
+const SET_FILTER: libc::Ioctl = 0x4008_2406;
+
 impl OpenEvent {
     /// Counts from now on, with what it was inherited by.
     ///
@@ -115,6 +119,18 @@ impl OpenEvent {
     /// What the kernel answered.
     pub fn write_with(&self, other: &Self) -> Result<(), Errno> {
         self.ioctl(SET_OUTPUT, other.0.as_raw_fd())
+    }
+
+    /// Takes only those events of a tracepoint whose fields are as an expression says: `id == 0 || id == 1`.
+    /// At most a page of it.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered.
+    pub fn keep_only(&self, expression: &CStr) -> Result<(), Errno> {
+        // SAFETY: the kernel reads a text that ends with a zero, and keeps no pointer to it.
+        let answer = unsafe { libc::ioctl(self.0.as_raw_fd(), SET_FILTER, expression.as_ptr()) };
+        if answer == 0 { Ok(()) } else { Err(last_errno()) }
     }
 
     fn ioctl(&self, request: u16, argument: libc::c_int) -> Result<(), Errno> {

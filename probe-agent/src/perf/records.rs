@@ -2,13 +2,17 @@
 //!
 //! Kernel reference: `enum perf_event_type` in `include/uapi/linux/perf_event.h`. Bodies are read as
 //! the events of the sampler ask for them: samples with address, thread, time, processor, mostly period, and
-//! stack; every other record with thread, time and processor at its end.
+//! stack or fields; every other record with thread, time and processor at its end.
 
 use super::attr::USER_REGISTERS;
 
 /// Which optional parts samples hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
+    /// The stack, as the kernel walks it.
+    pub with_chain: bool,
+    /// The fields of a tracepoint.
+    pub with_fields: bool,
     /// Registers and stack of user space.
     pub with_user_stack: bool,
     /// How many events a sample stands for, where that is always the same and not in it.
@@ -59,7 +63,10 @@ pub struct Sample<'b> {
     pub period: u64,
     /// The stack as the kernel walked it, innermost first.
     pub chain: Chain<'b>,
-    /// Registers and stack, where they were asked for.
+    /// The fields of a tracepoint, where they were asked for.
+    pub fields: &'b [u8],
+    /// Registers and stack, where they were asked for. Without a stack some samples may have registers,
+    /// and others none.
     pub user: User<'b>,
 }
 
@@ -213,15 +220,22 @@ fn sample(misc: u16, body: &[u8], layout: Layout) -> Option<Sample<'_>> {
     let time_ns = rest.number()?;
     let (cpu, _) = rest.pair()?;
     let period = layout.fixed_period.map_or_else(|| rest.number(), Some)?;
-    let length = rest.number()?;
     let mode = match misc & MODE_MASK {
         1 => Mode::Kernel,
         2 => Mode::User,
         _ => Mode::Elsewhere,
     };
+    let length = if layout.with_chain { rest.number()? } else { 0 };
     let chain = Chain { addresses: rest.take(length.checked_mul(8)?)?, mode };
-    let user = if layout.with_user_stack { rest.user()? } else { User::NotAsked };
-    Some(Sample { mode, ip, pid, tid, time_ns, cpu, period, chain, user })
+    let fields = if layout.with_fields { rest.fields()? } else { &[] };
+    let user = if layout.with_user_stack {
+        rest.user()?
+    } else if layout.with_fields && !rest.0.is_empty() {
+        rest.registers()?
+    } else {
+        User::NotAsked
+    };
+    Some(Sample { mode, ip, pid, tid, time_ns, cpu, period, chain, fields, user })
 }
 
 fn mapped(body: &[u8]) -> Option<Mapped<'_>> {
@@ -290,7 +304,24 @@ impl<'b> Cursor<'b> {
         self.0.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 
-    fn user(&mut self) -> Option<User<'b>> {
+    /// The fields of a tracepoint: their length, and as much, up to a multiple of 8.
+    fn fields(&mut self) -> Option<&'b [u8]> {
+        let (length, rest) = self.0.split_first_chunk::<4>()?;
+        self.0 = rest;
+        self.take(u32::from_ne_bytes(*length).into())
+    }
+
+    /// Registers alone.
+    fn registers(&mut self) -> Option<User<'b>> {
+        let (abi, registers) = self.abi_and_registers()?;
+        Some(match abi {
+            0 => User::None,
+            1 => User::Is32Bit,
+            _ => User::Known { registers, stack: &[], is_full: false },
+        })
+    }
+
+    fn abi_and_registers(&mut self) -> Option<(u64, [u64; REGISTERS])> {
         let abi = self.number()?;
         let mut registers = [0; REGISTERS];
         if abi != 0 {
@@ -298,6 +329,11 @@ impl<'b> Cursor<'b> {
                 *register = self.number()?;
             }
         }
+        Some((abi, registers))
+    }
+
+    fn user(&mut self) -> Option<User<'b>> {
+        let (abi, registers) = self.abi_and_registers()?;
         let asked = self.number()?;
         let mut stack: &[u8] = &[];
         let mut is_full = false;

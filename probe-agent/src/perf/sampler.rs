@@ -8,10 +8,12 @@
 mod negotiate;
 mod settings;
 pub(super) mod targets;
+mod tracepoints;
 
 pub use negotiate::{Basis, KernelPart};
 pub use settings::{Measure, Scope, Settings, UserStack};
 pub use targets::Reach;
+pub use tracepoints::Tracepoint;
 
 use super::{
     attr::FORMAT_LOST,
@@ -24,6 +26,7 @@ use rustix::io::Errno;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashSet},
+    ffi::CString,
     time::Duration,
 };
 use targets::Targets;
@@ -127,6 +130,13 @@ struct Processor {
     lost: u64,
 }
 
+/// An event that is opened for everything that is sampled.
+struct Wanted {
+    basis: Basis,
+    /// Which events of a tracepoint are taken.
+    filter: Option<CString>,
+}
+
 /// How much room each processor gets.
 struct Rings {
     kib: u32,
@@ -145,11 +155,19 @@ impl Rings {
         &mut self,
         cpus: &[u32],
         targets: &Targets<'_>,
-        basis: &Basis,
+        wanted: &[Wanted],
     ) -> Result<Vec<Processor>, SamplerError> {
         let mut processors = Vec::with_capacity(cpus.len());
         for cpu in cpus {
-            let events = targets.open(*cpu, basis)?;
+            let mut events = Vec::new();
+            for Wanted { basis, filter } in wanted {
+                let opened = targets.open(*cpu, basis)?;
+                if let Some(filter) = filter {
+                    let kept = opened.iter().try_for_each(|event| event.keep_only(filter));
+                    kept.map_err(|errno| SamplerError::Failed { errno })?;
+                }
+                events.extend(opened);
+            }
             let Some((first, others)) = events.split_first() else { continue };
             let ring = loop {
                 match Ring::map(first, self.kib) {
@@ -190,13 +208,35 @@ impl Sampler {
     pub fn open(root: &Root, settings: &Settings) -> Result<Self, SamplerError> {
         let cpus = targets::processors(root)?;
         let basis = negotiate::negotiate(root, settings)?;
-        let mut targets = Targets::of(root, &settings.scope, cpus.len(), &basis)?;
-        let (mut tries, mut rings) = (1, Rings::of(settings, &basis, cpus.len()));
+        let rings = Rings::of(settings, &basis, cpus.len());
+        let layout = Layout {
+            with_chain: true,
+            with_fields: false,
+            with_user_stack: settings.stack.dump_bytes() > 0,
+            fixed_period: (!basis.has_rate()).then_some(basis.hertz),
+        };
+        let wanted = [Wanted { basis, filter: None }];
+        Self::open_each(root, &settings.scope, (&cpus, &wanted), rings, layout)
+    }
+
+    fn open_each(
+        root: &Root,
+        scope: &Scope,
+        (cpus, wanted): (&[u32], &[Wanted]),
+        mut rings: Rings,
+        layout: Layout,
+    ) -> Result<Self, SamplerError> {
+        let Some(Wanted { basis, .. }) = wanted.first() else {
+            return Err(SamplerError::Failed { errno: Errno::INVAL });
+        };
+        let (basis, needed) = (*basis, (cpus.len(), wanted.len()));
+        let mut targets = Targets::of(root, scope, needed, &basis)?;
+        let mut tries = 1;
         let processors = loop {
-            let processors = rings.open_all(&cpus, &targets, &basis)?;
+            let processors = rings.open_all(cpus, &targets, wanted)?;
             // A thread born before its parent's event was there is not followed; one born after is.
             // Nobody tells which, so all is opened anew.
-            let again = Targets::of(root, &settings.scope, cpus.len(), &basis)?;
+            let again = Targets::of(root, scope, needed, &basis)?;
             if tries >= MOST_TRIES || again.are_all_in(&targets) {
                 break processors;
             }
@@ -204,16 +244,12 @@ impl Sampler {
             (targets, tries) = (again, tries + 1);
         };
         if processors.is_empty() {
-            return Err(SamplerError::NoSuchProcess { pid: settings.scope.first_pid() });
+            return Err(SamplerError::NoSuchProcess { pid: scope.first_pid() });
         }
         let reach = Reach {
             ring_kib: rings.kib,
             wanted_ring_kib: rings.wanted_kib,
             ..targets.reach(processors.len())
-        };
-        let layout = Layout {
-            with_user_stack: settings.stack.dump_bytes() > 0,
-            fixed_period: (!basis.has_rate()).then_some(basis.hertz),
         };
         let followed = targets.followed();
         Ok(Self { processors, basis, reach, followed, layout, malformed: 0, throttled: 0 })

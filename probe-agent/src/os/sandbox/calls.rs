@@ -29,9 +29,9 @@ const EXECUTABLE: u32 = libc::PROT_EXEC.unsigned_abs();
 const FCNTL: &[u32] = &[0, 1, 2, 3, 4, 1030];
 
 /// `TCGETS`, `TIOCGWINSZ`, `FIONBIO`, `FIOCLEX`: asking a terminal how it is set and how wide it is.
-/// `PERF_EVENT_IOC_ENABLE`, `_DISABLE` and `_SET_OUTPUT`: switching the agent's own events, and
-/// bringing what they write together.
-const IOCTL: &[u32] = &[0x5401, 0x5413, 0x5421, 0x5451, 0x2400, 0x2401, 0x2405];
+/// `PERF_EVENT_IOC_ENABLE`, `_DISABLE`, `_SET_OUTPUT` and `_SET_FILTER`: switching the agent's own events,
+/// bringing what they write together, and writing less.
+const IOCTL: &[u32] = &[0x5401, 0x5413, 0x5421, 0x5451, 0x2400, 0x2401, 0x2405, 0x4008_2406];
 
 /// `PR_SET_PDEATHSIG`, `PR_GET_DUMPABLE`, `PR_SET_DUMPABLE`, `PR_SET_NAME`, `PR_GET_NAME`,
 /// `PR_GET_SECCOMP`, `PR_SET_VMA` and `PR_GET_AUXV`.

@@ -114,11 +114,9 @@ impl Tracer<'_> {
 
     /// Takes note of a thread that was born meanwhile.
     fn note(&mut self, tid: Tid) {
-        if !self.threads.contains_key(&tid) {
-            let pid = process_of(tid).unwrap_or_else(|| tid.unsigned_abs());
-            self.threads.insert(tid, pid);
-            self.end.is_full |= self.threads.len() > MOST_THREADS;
-        }
+        let born = || process_of(tid).unwrap_or_else(|| tid.unsigned_abs());
+        self.threads.entry(tid).or_insert_with(born);
+        self.end.is_full |= self.threads.len() > MOST_THREADS;
     }
 
     fn count_pause(&mut self, pause: Duration) {

@@ -3,8 +3,11 @@
 use super::*;
 use proptest::prelude::*;
 
-const PLAIN: Layout = Layout { with_user_stack: false, fixed_period: None };
-const DEEP: Layout = Layout { with_user_stack: true, fixed_period: None };
+const PLAIN: Layout =
+    Layout { with_chain: true, with_fields: false, with_user_stack: false, fixed_period: None };
+const DEEP: Layout = Layout { with_user_stack: true, ..PLAIN };
+const FIELDS: Layout =
+    Layout { with_chain: false, with_fields: true, with_user_stack: false, fixed_period: Some(1) };
 
 fn bytes(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
@@ -125,6 +128,20 @@ fn a_body_that_is_cut_is_an_error_at_every_length() {
     assert!(parse(SAMPLE, 1, &endless, DEEP).is_err());
 }
 
+#[test]
+fn the_fields_of_a_tracepoint_come_without_a_stack_and_some_with_registers() {
+    let fields: Vec<u8> = [&68_u32.to_ne_bytes()[..], &[7; 68]].concat();
+    let before = bytes(&[0x10, pair(5, 7), 9, 3]);
+    let registers = bytes(&[&[1][..], &[0; REGISTERS]].concat());
+    for (tail, wanted) in [(vec![], User::NotAsked), (registers, User::Is32Bit)] {
+        let body = [before.clone(), fields.clone(), tail].concat();
+        let Record::Sample(sample) = parse(SAMPLE, 1, &body, FIELDS).unwrap() else { panic!() };
+        assert_eq!((sample.fields, sample.user, sample.chain.len()), (&[7; 68][..], wanted, 0));
+        assert_eq!(time_of(SAMPLE, &body), 9);
+        assert!(parse(SAMPLE, 1, &body[..before.len() + 40], FIELDS).is_err());
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(
@@ -132,9 +149,10 @@ proptest! {
         misc in any::<u16>(),
         body in prop::collection::vec(any::<u8>(), 0..300),
         with_user_stack in any::<bool>(),
+        with_fields in any::<bool>(),
     ) {
         let _ = time_of(kind, &body);
-        let layout = Layout { with_user_stack, fixed_period: None };
+        let layout = Layout { with_user_stack, with_fields, ..PLAIN };
         if let Ok(Record::Sample(sample)) = parse(kind, misc, &body, layout) {
             prop_assert!(sample.chain.frames().count() <= sample.chain.len());
         }

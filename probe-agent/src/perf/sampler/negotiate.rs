@@ -73,6 +73,19 @@ impl Basis {
         }
     }
 
+    /// Of a tracepoint, each event of which is a sample.
+    pub(super) const fn of_tracepoint(event: Event, attributes: Attributes) -> Self {
+        Self {
+            event,
+            no_counter: None,
+            kernel: KernelPart::Included,
+            hertz: 1,
+            stack: UserStack::FramePointers,
+            has_monotonic_times: attributes.has(flag::USE_CLOCKID),
+            attributes,
+        }
+    }
+
     /// Whether what is counted has a rate, rather than being counted one by one.
     pub const fn has_rate(&self) -> bool {
         self.attributes.has(flag::FREQUENCY)
@@ -183,6 +196,24 @@ fn describe(attributes: &mut Attributes, settings: &Settings, hertz: u64) {
 
 const fn without_kernel(attributes: &mut Attributes) {
     attributes.flags |= flag::EXCLUDE_KERNEL | flag::EXCLUDE_CALLCHAIN_KERNEL;
+}
+
+/// Takes from a description of a tracepoint what this kernel does not know.
+pub(super) fn adapt_tracepoint(
+    root: &Root,
+    attributes: &mut Attributes,
+) -> Result<(), SamplerError> {
+    let mut steps = LADDER.iter();
+    loop {
+        match event::open(*attributes, Of::ThisThread) {
+            Ok(_) => return Ok(()),
+            Err(errno @ (Errno::INVAL | Errno::TOOBIG)) => match steps.next() {
+                Some(step) => step(attributes),
+                None => return Err(SamplerError::Failed { errno }),
+            },
+            Err(errno) => return Err(refused(root, errno)),
+        }
+    }
 }
 
 /// Takes from a description what this kernel does not know and this login may not have.

@@ -66,7 +66,7 @@ impl<'r> Targets<'r> {
     pub(super) fn of(
         root: &'r Root,
         scope: &Scope,
-        processors: usize,
+        (processors, events): (usize, usize),
         basis: &Basis,
     ) -> Result<Self, SamplerError> {
         let pmus = core_pmus::of_hybrid(root);
@@ -82,7 +82,7 @@ impl<'r> Targets<'r> {
         if threads.is_empty() {
             return Err(SamplerError::NoSuchProcess { pid: scope.first_pid() });
         }
-        let each = u64::try_from(processors).unwrap_or(u64::MAX);
+        let each = u64::try_from(processors.saturating_mul(events)).unwrap_or(u64::MAX);
         let needed = u64::try_from(threads.len()).unwrap_or(u64::MAX).saturating_mul(each);
         let limit = open_files_limit();
         if needed <= MOST_EVENTS.min(limit.saturating_sub(NEVER_USED)) {
