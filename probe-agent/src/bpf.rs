@@ -24,7 +24,7 @@ pub use load::{Attached, Constants, Loaded, Loan, Rooms};
 pub use map::{Entries, Map};
 pub use no_bpf::NoBpf;
 pub use ring::Ring;
-pub use scope::Scope;
+pub use scope::{Scope, apart};
 
 /// What is loaded together. Each is one source in `probe-agent/bpf/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -197,9 +197,32 @@ pub enum AgentError {
     /// A text that was given holds no stacks.
     #[error("folded is no list of stacks: {0}")]
     NotFolded(NotFolded),
+    /// The part of the agent that traces cannot be used.
+    #[error("nothing could be traced: {0}")]
+    NoTracer(NoTracer),
+    /// Threads that were traced stand still, and did not before.
+    #[error("threads {tids:?} were let go and stand still all the same")]
+    LeftStopped {
+        /// Those.
+        tids: Vec<u32>,
+    },
 }
 
 /// The first of many, and how many more there are.
+/// Why the part of the agent that traces cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum NoTracer {
+    /// There is none.
+    #[error("the agent has no process that may trace")]
+    Missing,
+    /// Another call has processes traced at this moment.
+    #[error("another call traces at this moment")]
+    Busy,
+    /// It went away before its end.
+    #[error("the process of the agent that traces went away")]
+    Broken,
+}
+
 fn listed(names: &[HostText], total: u32) -> String {
     let shown: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     let more = u64::from(total).saturating_sub(names.len() as u64);
@@ -351,6 +374,11 @@ impl AgentError {
             Self::NotSampled(refusal) => refusal.remedy(),
             // Engines come in the order in which they are wanted: what lifts the first is worth most.
             Self::NotTraced(refused) => refused.iter().find_map(Refusal::remedy),
+            Self::NoTracer(_) => Some("ask again, or take another engine".to_owned()),
+            Self::LeftStopped { .. } => Some(
+                "see who stopped them; `kill -CONT` with the process's number lets them go on"
+                    .to_owned(),
+            ),
             Self::CgroupOutOfSight { reason, .. } => reason.remedy(),
             Self::NoSuchFunction { .. } => {
                 Some("call perf_report in mode functions for the names there are".to_owned())

@@ -172,7 +172,7 @@ fn is_unified(folder: BorrowedFd<'_>) -> Result<bool, Errno> {
 }
 
 /// The agent's own processes, and what carries its channel.
-fn apart(root: &Root) -> Vec<u32> {
+pub fn apart(root: &Root) -> Vec<u32> {
     let own = std::process::id();
     let mut apart = vec![own];
     let (mut pid, mut pids) = (own, Vec::new());

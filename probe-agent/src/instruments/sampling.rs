@@ -5,7 +5,7 @@ mod passing;
 mod refused;
 
 pub(super) use passing::Passing;
-pub(super) use refused::{error, of_counting, refusals};
+pub(super) use refused::{error, of_counting, of_tracepoints as refusal_of_tracepoints, refusals};
 
 use crate::{
     call::{Context, millis},

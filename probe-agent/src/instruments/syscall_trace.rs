@@ -3,11 +3,20 @@
 //! Engines differ in how they see system calls and in what it costs; each adds up what it saw to the
 //! same rows, and what is made of these exists once.
 
+mod about;
 mod call;
+mod cost;
 mod ebpf;
 mod engine;
+mod looks;
+mod naming;
+mod pairing;
+mod ptrace;
 mod report;
 mod seen;
+mod sockets;
+mod threads;
+mod tracepoints;
 
 use crate::{
     call::Context,
@@ -21,19 +30,16 @@ use protocol::{
 };
 
 /// Engines that are taken without being asked for by name, the best first.
-const UNASKED: [Run; 1] = [ebpf::trace];
+const UNASKED: [Run; 3] = [ebpf::trace, tracepoints::run, looks::run];
 
 /// The engine of a name, where there is one.
-const fn named(engine: AskedEngine) -> Option<Run> {
+fn named(engine: AskedEngine) -> Option<Run> {
     match engine {
         AskedEngine::Ebpf => Some(ebpf::trace),
-        AskedEngine::Auto
-        | AskedEngine::Tracepoints
-        | AskedEngine::Looks
-        | AskedEngine::Ptrace
-        | AskedEngine::Strace
-        | AskedEngine::Perf
-        | AskedEngine::Bpftrace => None,
+        AskedEngine::Tracepoints => Some(tracepoints::run),
+        AskedEngine::Looks => Some(looks::run),
+        AskedEngine::Ptrace => Some(ptrace::run),
+        AskedEngine::Auto | AskedEngine::Strace | AskedEngine::Perf | AskedEngine::Bpftrace => None,
     }
 }
 

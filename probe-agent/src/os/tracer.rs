@@ -17,6 +17,7 @@ mod requests;
 pub(super) use answering::serve;
 
 use super::spawner;
+use protocol::error::NoTracer;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::OwnedFd,
@@ -108,17 +109,6 @@ pub struct End {
     pub attached_us: u64,
 }
 
-/// Why nothing was seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoTrace {
-    /// There is nobody who could trace: the agent has no spawner.
-    NoSpawner,
-    /// Another call has processes traced at this moment.
-    Busy,
-    /// The tracer went away before its end.
-    Broken,
-}
-
 /// Lets processes be followed until the limit, or until `goes_on` says no. `goes_on` is asked some fifty
 /// times a second. However it ends, nobody is traced any more when this returns.
 ///
@@ -130,37 +120,37 @@ pub fn follow(
     limit: Duration,
     take: &mut dyn FnMut(Sight),
     goes_on: &mut dyn FnMut() -> bool,
-) -> Result<End, NoTrace> {
-    let channel = spawner::traces().ok_or(NoTrace::NoSpawner)?;
+) -> Result<End, NoTracer> {
+    let channel = spawner::traces().ok_or(NoTracer::Missing)?;
     let channel = match channel.try_lock() {
         Ok(channel) => channel,
         Err(std::sync::TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
-        Err(std::sync::TryLockError::WouldBlock) => return Err(NoTrace::Busy),
+        Err(std::sync::TryLockError::WouldBlock) => return Err(NoTracer::Busy),
     };
     let wish = Wish { pids: pids.iter().copied().take(MOST_PROCESSES).collect(), limit };
-    spawner::write_all(&channel, &wish.bytes()).ok_or(NoTrace::Broken)?;
+    spawner::write_all(&channel, &wish.bytes()).ok_or(NoTracer::Broken)?;
     let mut asked_to_stop = false;
     loop {
         if !asked_to_stop && !goes_on() {
-            spawner::write_all(&channel, &[STOP]).ok_or(NoTrace::Broken)?;
+            spawner::write_all(&channel, &[STOP]).ok_or(NoTracer::Broken)?;
             asked_to_stop = true;
         }
         if !is_readable(&channel, Duration::from_millis(20)) {
             continue;
         }
         let mut length = [0; 4];
-        spawner::read_exact(&channel, &mut length).ok_or(NoTrace::Broken)?;
-        let length = usize::try_from(u32::from_le_bytes(length)).map_err(|_| NoTrace::Broken)?;
+        spawner::read_exact(&channel, &mut length).ok_or(NoTracer::Broken)?;
+        let length = usize::try_from(u32::from_le_bytes(length)).map_err(|_| NoTracer::Broken)?;
         let mut bytes = vec![0; length.min(MOST_CHUNK_BYTES)];
-        spawner::read_exact(&channel, &mut bytes).ok_or(NoTrace::Broken)?;
+        spawner::read_exact(&channel, &mut bytes).ok_or(NoTracer::Broken)?;
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
-            let (sight, after) = postcard::take_from_bytes(rest).map_err(|_| NoTrace::Broken)?;
+            let (sight, after) = postcard::take_from_bytes(rest).map_err(|_| NoTracer::Broken)?;
             rest = after;
             if let Sight::End(end) = sight {
                 // It waits for this word, so that none of this call is left for the next.
                 if !asked_to_stop {
-                    spawner::write_all(&channel, &[STOP]).ok_or(NoTrace::Broken)?;
+                    spawner::write_all(&channel, &[STOP]).ok_or(NoTracer::Broken)?;
                 }
                 return Ok(end);
             }

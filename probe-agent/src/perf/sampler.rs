@@ -125,6 +125,7 @@ pub struct Sampler {
 
 #[derive(Debug)]
 struct Processor {
+    cpu: u32,
     ring: Ring,
     events: Vec<OpenEvent>,
     lost: u64,
@@ -181,7 +182,7 @@ impl Rings {
             for event in others {
                 event.write_with(first).map_err(|errno| SamplerError::Failed { errno })?;
             }
-            processors.push(Processor { ring, events, lost: 0 });
+            processors.push(Processor { cpu: *cpu, ring, events, lost: 0 });
         }
         Ok(processors)
     }
@@ -296,7 +297,12 @@ impl Sampler {
     }
 
     /// Ends counting, takes what is left, and closes everything.
-    pub fn finish(mut self, take: &mut dyn FnMut(&Record<'_>)) -> Losses {
+    pub fn finish(self, take: &mut dyn FnMut(&Record<'_>)) -> Losses {
+        self.finish_each(take).0
+    }
+
+    /// The same, with what was lost on each processor.
+    pub fn finish_each(mut self, take: &mut dyn FnMut(&Record<'_>)) -> (Losses, Vec<(u32, u64)>) {
         for event in self.processors.iter().flat_map(|processor| &processor.events) {
             // What cannot be disabled is closed in a moment.
             let _ = event.disable();
@@ -304,6 +310,7 @@ impl Sampler {
         self.drain_until(u64::MAX, take);
         let mut losses =
             Losses { throttled: self.throttled, malformed: self.malformed, ..Losses::default() };
+        let mut each = Vec::with_capacity(self.processors.len());
         let tells = self.basis.attributes.read_format & FORMAT_LOST != 0;
         for processor in &self.processors {
             let counted: u64 = if tells {
@@ -313,11 +320,12 @@ impl Sampler {
                 0
             };
             let lost = processor.lost.max(counted);
+            each.push((processor.cpu, lost));
             losses.lost = losses.lost.saturating_add(lost);
             losses.lost_of_worst_ring = losses.lost_of_worst_ring.max(lost);
             losses.malformed = losses.malformed.saturating_add(processor.ring.broken());
         }
-        losses
+        (losses, each)
     }
 
     fn drain_until(&mut self, horizon: u64, take: &mut dyn FnMut(&Record<'_>)) {

@@ -38,6 +38,12 @@ pub struct SizeLines {
     pub hugetlb: Option<Bytes>,
 }
 
+/// Who traces a process, `TracerPid`; `None` where nobody does.
+pub fn tracer(text: &[u8]) -> Option<u32> {
+    let tracer = number_of(text, "TracerPid").ok()?;
+    u32::try_from(tracer).ok().filter(|tracer| *tracer != 0)
+}
+
 /// Context switches of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchLines {

@@ -439,7 +439,7 @@ impl<'r> Looker<'r> {
 }
 
 /// Times that a thread was put on a processor; `None` where the kernel does not say, or counts none.
-fn slices_of(root: &Root, (pid, tid): Id) -> Option<u64> {
+pub(crate) fn slices_of(root: &Root, (pid, tid): Id) -> Option<u64> {
     let mut room = [0; 128];
     let text = root.read_proc_once(&format!("{pid}/task/{tid}/schedstat"), &mut room).ok()?;
     let switches = schedstat::parse(text).ok()?.switches;

@@ -4,7 +4,7 @@ use super::{decide, situation::Situation};
 use crate::{
     bpf::{NoBpf, trial},
     perf::event,
-    proc::Root,
+    proc::{Root, parse, pid_credentials},
 };
 use protocol::{
     host_text::HostText,
@@ -151,6 +151,90 @@ pub(super) fn is_bpf_filtered(situation: &Situation) -> bool {
 pub(in crate::instruments) fn unexplained(root: &Root, wanted: Wanted, errno: Errno) -> Refusal {
     let barriers = vec![Barrier::Unexplained { errno: errno.raw_os_error() }];
     refusal(&Situation::read(root), wanted.id(), Some(errno), barriers)
+}
+
+/// The number of a tracepoint, from tracefs; or why there is none.
+pub(in crate::instruments) fn tracepoint(
+    root: &Root,
+    group: &str,
+    name: &str,
+) -> Result<u64, Refusal> {
+    let situation = Situation::read(root);
+    let id = CheckId::Tracefs;
+    let Some(mount) = situation.tracefs else {
+        let barriers = decide::tracefs(&situation, None);
+        return Err(refusal(&situation, id, None, barriers));
+    };
+    let mut text = Vec::new();
+    match root.read(&format!("{mount}/events/{group}/{name}/id"), &mut text) {
+        Ok(()) => {
+            let missing = || vec![Barrier::Kernel(Lacking::Tracepoint)];
+            parse::only_number(&text)
+                .map_err(|_| refusal(&situation, CheckId::PerfTracepoint, None, missing()))
+        }
+        Err(error) if error.errno == Errno::NOENT => {
+            let missing = vec![Barrier::Kernel(Lacking::Tracepoint)];
+            Err(refusal(&situation, CheckId::PerfTracepoint, Some(error.errno), missing))
+        }
+        Err(error) => {
+            let barriers = decide::tracefs(&situation, Some(error.errno));
+            Err(refusal(&situation, id, Some(error.errno), barriers))
+        }
+    }
+}
+
+/// Why tracepoints with their fields were refused; `needs` is the highest `perf_event_paranoid` at which
+/// they are granted to everybody.
+pub(in crate::instruments) fn of_tracepoints(root: &Root, needs: i64, errno: Errno) -> Refusal {
+    let situation = Situation::read(root);
+    let is_filtered = !event::is_answered_by_the_kernel();
+    let barriers = decide::perf(&situation, needs, is_filtered, errno);
+    refusal(&situation, CheckId::PerfTracepoint, Some(errno), barriers)
+}
+
+/// That another tracer holds the process.
+pub(in crate::instruments) fn of_held(root: &Root, tracer: u32) -> Refusal {
+    let mut room = [0; 64];
+    let name = root.read_proc_once(&format!("{tracer}/comm"), &mut room);
+    let name = name.map(crate::proc::host_text).unwrap_or_default();
+    let barriers = vec![Barrier::HeldByTracer { pid: tracer, name }];
+    refusal(&Situation::read(root), CheckId::PtraceOthers, None, barriers)
+}
+
+/// Why a process may not be traced.
+pub(in crate::instruments) fn of_tracing(root: &Root, pid: u32, errno: Errno) -> Refusal {
+    let situation = Situation::read(root);
+    if is_own(root, pid, &situation) {
+        let barriers = decide::ptrace_of_the_same_user(&situation, errno);
+        return refusal(&situation, CheckId::PtraceSameUser, Some(errno), barriers);
+    }
+    let needs = [Capability::SYS_PTRACE];
+    let barriers = decide::inspect(&situation, &needs, (pid, permitted(root, pid)), true, errno);
+    refusal(&situation, CheckId::PtraceOthers, Some(errno), barriers)
+}
+
+/// Why what the threads of a process are in may not be read.
+pub(in crate::instruments) fn of_looking(root: &Root, pid: u32, errno: Errno) -> Refusal {
+    let situation = Situation::read(root);
+    let needs: &[Capability] = if is_own(root, pid, &situation) {
+        &[Capability::SYS_PTRACE]
+    } else {
+        // The files are the owner's alone.
+        &[Capability::SYS_PTRACE, Capability::DAC_READ_SEARCH]
+    };
+    let barriers = decide::inspect(&situation, needs, (pid, permitted(root, pid)), true, errno);
+    refusal(&situation, CheckId::ProcOfOthers, Some(errno), barriers)
+}
+
+fn is_own(root: &Root, pid: u32, situation: &Situation) -> bool {
+    root.owner_uid(&pid.to_string()).is_ok_and(|owner| owner == situation.here.uid)
+}
+
+/// What a process may put into effect.
+fn permitted(root: &Root, pid: u32) -> u64 {
+    let mut text = Vec::new();
+    let read = root.read_proc(&format!("{pid}/status"), &mut text);
+    read.ok().and_then(|()| pid_credentials::parse(&text).ok()).map_or(0, |found| found.permitted)
 }
 
 fn refusal(

@@ -16,6 +16,30 @@ use protocol::{
 };
 use rustix::io::Errno;
 
+/// Why tracepoints could not be had; of a process that has ended, that it is refused.
+pub(in crate::instruments) fn of_tracepoints(
+    error: SamplerError,
+    subject: &Subject,
+    root: &Root,
+) -> Refusal {
+    // Of all that runs, their fields are told to nobody without a right of its own.
+    let needs = if subject.scope == Scope::Process { 1 } else { -1 };
+    match error {
+        SamplerError::NotPermitted { errno, .. } => refusals::of_tracepoints(root, needs, errno),
+        SamplerError::NoCounter { errno }
+        | SamplerError::Cgroup { errno }
+        | SamplerError::Failed { errno } => refusals::of_tracepoints(root, needs, errno),
+        SamplerError::OpenFiles { limit, needed, .. } => {
+            refusals::of_open_files(root, limit, needed)
+        }
+        SamplerError::LockedMemory { errno, kib } => refusals::of_memory(root, kib, errno),
+        SamplerError::NotInKernel => refusals::of_kernel(root),
+        SamplerError::NoSuchProcess { .. } | SamplerError::Processors { .. } => {
+            refusals::of_tracepoints(root, needs, Errno::SRCH)
+        }
+    }
+}
+
 /// The error for a recording that could not be made.
 pub(in crate::instruments) fn error(
     error: SamplerError,

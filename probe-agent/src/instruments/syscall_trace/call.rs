@@ -33,6 +33,11 @@ impl Call {
         Sysno::new(number).map(|call| call.name())
     }
 
+    /// Its name, of a call of this machine's own kind of programs.
+    pub(super) fn own_name(self) -> Option<&'static str> {
+        if self.is_32_bit { None } else { self.known_name() }
+    }
+
     /// Its name, or its number.
     pub(super) fn name(self) -> HostText {
         match self.known_name() {

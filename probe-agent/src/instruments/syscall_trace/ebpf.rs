@@ -2,13 +2,13 @@
 //! once, after the window.
 
 mod classes;
-mod cost;
 mod layout;
 mod subjects;
 mod under_way;
 
 use super::{
     call::Call,
+    cost::Trial,
     engine::{Asked, NoTrace},
     seen::{Knows, Seen, Trace},
 };
@@ -22,7 +22,6 @@ use crate::{
     stack::record::Window as _,
 };
 use classes::Classes;
-use cost::Trial;
 use layout::{CallKey, Name, SubjectKey, text, u32_at, u64_at};
 use protocol::{
     host_text::HostText,

@@ -43,7 +43,6 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Counts one that took so long.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for engines that see calls one by one"))]
     pub(super) fn add(&mut self, ns: u64) {
         self.count = self.count.saturating_add(1);
         self.total_ns = self.total_ns.saturating_add(ns);

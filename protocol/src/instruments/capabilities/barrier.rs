@@ -120,6 +120,13 @@ pub enum Barrier {
     },
     /// What is asked about is not the machine that the agent runs on.
     NotThisMachine,
+    /// Another tracer holds the process, and there is room for one.
+    HeldByTracer {
+        /// The tracer.
+        pid: u32,
+        /// Its name.
+        name: HostText,
+    },
 }
 
 /// How far the kernel is locked down.
@@ -270,6 +277,7 @@ impl Barrier {
             Self::UnprivilegedBpfDisabled { .. } => "unprivileged_bpf_disabled",
             Self::Yama { .. } => "yama",
             Self::Capabilities { .. } | Self::CapabilitiesOfTheOther { .. } => "capability",
+            Self::HeldByTracer { .. } => "tracer",
             Self::FileMode => "file_mode",
             Self::UserNamespace => "user_namespace",
             Self::PidNamespace => "pid_namespace",
@@ -336,6 +344,9 @@ impl fmt::Display for Barrier {
             Self::Capabilities { missing } => write!(f, "needs {}", listed(missing)),
             Self::CapabilitiesOfTheOther { missing, pid } => {
                 write!(f, "process {pid} has {}, which the agent lacks", listed(missing))
+            }
+            Self::HeldByTracer { pid, name } => {
+                write!(f, "process {pid} (`{name}`) traces it, and one tracer is all it can have")
             }
             Self::FileMode => f.write_str("only root may read it"),
             Self::UserNamespace => f.write_str(

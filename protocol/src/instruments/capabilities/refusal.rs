@@ -43,6 +43,7 @@ impl Refusal {
         let theirs = self.barriers.iter().find_map(|barrier| match barrier {
             Barrier::SecurityModule { .. } => Some("a security module denies it"),
             Barrier::ProgramNotTaken { .. } => Some("this kernel did not take the agent's program"),
+            Barrier::HeldByTracer { .. } => Some("another tracer holds it"),
             _ => None,
         });
         let mut why = theirs.map_or_else(|| self.why(), str::to_owned);

@@ -125,6 +125,9 @@ const AS_ROOT: &str = "connect as root (ssh:root@HOST)";
 
 const TO_THE_HOST: &str = "connect to the machine itself, as root, instead of a container on it";
 
+/// What helps where another tracer holds a process.
+const WITHOUT_ANOTHER: &str = "end that tracer, or take an engine that stops nobody";
+
 fn lift(id: CheckId, barrier: &Barrier, here: Here) -> Option<(String, Vec<String>)> {
     if let Some((command, instead)) = command(barrier, here) {
         return Some((by_command(here, &instead), vec![command]));
@@ -142,6 +145,7 @@ fn lift(id: CheckId, barrier: &Barrier, here: Here) -> Option<(String, Vec<Strin
         Barrier::Capabilities { missing } | Barrier::CapabilitiesOfTheOther { missing, .. } => {
             Some(with_capabilities(here, missing))
         }
+        Barrier::HeldByTracer { .. } => said(WITHOUT_ANOTHER),
         Barrier::FileMode if is_root => {
             Some(with_capabilities(here, &[Capability::DAC_READ_SEARCH]))
         }
@@ -224,6 +228,7 @@ fn command(barrier: &Barrier, here: Here) -> Option<(String, Vec<Capability>)> {
         | Barrier::UnprivilegedBpfDisabled { .. }
         | Barrier::Capabilities { .. }
         | Barrier::CapabilitiesOfTheOther { .. }
+        | Barrier::HeldByTracer { .. }
         | Barrier::FileMode
         | Barrier::UserNamespace
         | Barrier::PidNamespace

@@ -170,8 +170,9 @@ impl<'t> Lists<'t> {
     }
 }
 
+/// Where times are not known, what was weighed in their place has shares all the same.
 fn share(part_ns: u64, all_ns: u64, knows: Knows) -> Observed<Percent> {
-    if !knows.totals {
+    if !knows.totals && all_ns == 0 {
         return Observed::Unknown(Reason::NotByEngine);
     }
     Percent::of(part_ns as f64, all_ns as f64).ok_or(Reason::NoSamples).into()

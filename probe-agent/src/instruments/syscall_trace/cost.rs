@@ -35,7 +35,7 @@ impl Trial {
     }
 }
 
-/// Nanoseconds of one call in the quickest round: `fstat`, [`super::classes::TRIAL`].
+/// Nanoseconds of one call in the quickest round: `fstat`, which engines that are told the calls that they watch are told of.
 fn quickest() -> u64 {
     let stdin = io::stdin();
     let round = || {
