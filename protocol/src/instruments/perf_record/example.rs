@@ -59,11 +59,17 @@ pub(super) fn report() -> Report {
     }
 }
 
+fn percent(part: f64) -> Percent {
+    Percent::of(part, 100.0).unwrap_or_default()
+}
+
+fn text(text: &str) -> HostText {
+    HostText::new(text.as_bytes())
+}
+
 /// Waits of a worker for a lock that another has.
-pub(super) fn waits() -> OffCpu {
-    let percent = |part| Percent::of(part, 100.0).unwrap_or_default();
-    let text = |text: &str| HostText::new(text.as_bytes());
-    let lock = WaitRow {
+fn lock() -> WaitRow {
+    WaitRow {
         pct: percent(96.1),
         blocked_us: 4_801_220,
         run_queue_us: Observed::Known(3_410),
@@ -104,7 +110,12 @@ pub(super) fn waits() -> OffCpu {
         ]
         .map(text)
         .to_vec(),
-    };
+    }
+}
+
+/// What is waited for in an example.
+pub(super) fn waits() -> OffCpu {
+    let lock = lock();
     let idle = WaitRow {
         blocked_us: 4_999_870,
         pct: percent(100.0),
