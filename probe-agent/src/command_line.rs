@@ -51,7 +51,8 @@ impl Question {
     /// need for a process that could.
     pub fn needs_spawner(&self) -> bool {
         let may_stop = self.parameters.contains("\"stop\"");
-        let may_trace = self.parameters.contains("\"ptrace\"");
+        let needing = ["\"ptrace\"", "\"strace\"", "\"perf\"", "\"bpftrace\""];
+        let may_trace = needing.iter().any(|engine| self.parameters.contains(engine));
         self.tool == InstrumentId::Capabilities.name()
             || (self.tool == InstrumentId::PerfRecord.name() && may_stop)
             || (self.tool == InstrumentId::SyscallTrace.name() && may_trace)

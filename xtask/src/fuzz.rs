@@ -17,7 +17,7 @@ const READERS: &str = "targets/kernel_files.rs";
 /// The crates with targets, and their targets.
 const TARGETS: [(&str, &[&str]); 2] = [
     ("protocol/fuzz", &["frames", "handshake", "text"]),
-    ("probe-agent/fuzz", &[KERNEL_FILES, "perf_records"]),
+    ("probe-agent/fuzz", &[KERNEL_FILES, "perf_records", "tracers"]),
 ];
 
 /// What makes a build tell libFuzzer where it has been. All of them flags of the stable compiler.

@@ -29,7 +29,7 @@ pub const FOR_A_TARGET: [Program; 6] = [
 ];
 
 /// For the tests: what users would type instead, and the clients they use.
-pub const FOR_TESTS: [Program; 33] = [
+pub const FOR_TESTS: [Program; 34] = [
     program("fish", "fish"),
     program("tcsh", "tcsh"),
     program("bsd-csh", "csh"),
@@ -63,6 +63,7 @@ pub const FOR_TESTS: [Program; 33] = [
     program("setpriv", "util-linux"),
     program("perf", "linux-perf"),
     program("clang", "clang"),
+    program("bpftrace", "bpftrace"),
 ];
 
 /// For what is compared with perf, beside what the tests need: runtimes that compile while they run.

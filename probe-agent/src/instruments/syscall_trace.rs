@@ -8,6 +8,7 @@ mod call;
 mod cost;
 mod ebpf;
 mod engine;
+mod external;
 mod looks;
 mod naming;
 mod pairing;
@@ -39,7 +40,10 @@ fn named(engine: AskedEngine) -> Option<Run> {
         AskedEngine::Tracepoints => Some(tracepoints::run),
         AskedEngine::Looks => Some(looks::run),
         AskedEngine::Ptrace => Some(ptrace::run),
-        AskedEngine::Auto | AskedEngine::Strace | AskedEngine::Perf | AskedEngine::Bpftrace => None,
+        AskedEngine::Strace => Some(external::strace),
+        AskedEngine::Perf => Some(external::perf),
+        AskedEngine::Bpftrace => Some(external::bpftrace),
+        AskedEngine::Auto => None,
     }
 }
 

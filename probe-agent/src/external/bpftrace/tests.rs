@@ -89,3 +89,25 @@ fn programs_take_a_fixed_number_of_numbers_and_no_more_processes_than_that() {
         }
     }
 }
+
+/// Recorded by `fixtures/tracers/record.sh`: 20 rounds in each of two threads and a child.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn what_the_real_program_wrote_has_as_many_calls_as_were_made() {
+    const OPENAT: u32 = 257;
+    const PAUSE: u32 = 34;
+    let counted = read(include_str!("../../../../fixtures/tracers/bpftrace-0.17.json"));
+    let of = |call: u32, errno: u16| {
+        let sums = counted.sums.iter();
+        let sums = sums.filter(|(key, _)| key.call == call && key.errno == errno);
+        sums.map(|(_, sum)| sum.count).sum::<u64>()
+    };
+    // Two more by the program that vfork ran.
+    assert_eq!((of(OPENAT, 0), of(OPENAT, 2)), (62, 60));
+    assert_eq!(of(PAUSE, 514), 1);
+    assert_eq!((counted.missed, counted.lost, counted.malformed), (0, 0, 0));
+    assert_eq!(counted.begun_before, 1);
+    for sum in counted.sums.iter().filter(|(key, _)| key.errno == 0).map(|(_, sum)| sum) {
+        assert_eq!(sum.latency.count(), sum.count);
+    }
+}

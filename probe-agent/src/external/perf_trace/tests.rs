@@ -122,3 +122,19 @@ proptest::proptest! {
         let _ = summary.events_of_others();
     }
 }
+
+/// Recorded by `fixtures/tracers/record.sh`: 20 rounds in a thread that was there from the start.
+#[test]
+fn what_the_real_program_wrote_has_as_many_calls_as_were_made() {
+    let summary = read(include_bytes!("../../../../fixtures/tracers/perf-6.1.txt"));
+    assert_eq!((summary.lost, summary.malformed, summary.threads.len()), (0, 0, 1));
+    let thread = &summary.threads[0];
+    let of = |name: &[u8]| thread.calls.iter().find(|row| row.name == name).unwrap();
+    let opened = of(b"openat");
+    assert_eq!((opened.count, opened.failed), (40, Some(20)));
+    assert_eq!(opened.errors, [(b"ENOENT".to_vec(), 20)]);
+    assert_eq!(of(b"close").count, 20);
+    assert_eq!(of(b"pause").errors, [(b"(unknown)".to_vec(), 1)]);
+    // The other threads' calls are not told, but for their share of what was seen.
+    assert!(summary.events_of_others() > 0);
+}

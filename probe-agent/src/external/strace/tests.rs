@@ -130,3 +130,44 @@ fn it_does_not_matter_in_which_pieces_text_comes_and_a_line_without_end_is_passe
     reader.take(b"\", 4) = 4 <0.1>\n9 1.0 close(3) = 0 <0.000001>\n", &mut |_| count += 1);
     assert_eq!((count, reader.finish().1.cut), (1, 1));
 }
+
+/// What is recorded by `fixtures/tracers/record.sh`: 20 rounds in each of two threads and a child.
+fn recorded(text: &[u8]) -> (u64, u64, Beside) {
+    let has = |call: &Ended<'_>, part: &[u8]| {
+        call.name == b"openat" && call.arguments.windows(part.len()).any(|found| found == part)
+    };
+    let mut reader = Reader::default();
+    let (mut there, mut missing) = (0, 0);
+    reader.take(text, &mut |call| {
+        assert!(call.took.is_some() || call.value == Value::Unknown, "{call:?}");
+        match call.value {
+            Value::Success(_) => there += u64::from(has(call, b"\"/tmp/work/a) = 0 <9.9>\"")),
+            Value::Failure(error) => {
+                missing += u64::from(has(call, b"\"/no/such\"") && error == b"ENOENT");
+            }
+            Value::Interrupted(_) | Value::Unknown => {}
+        }
+    });
+    (there, missing, reader.finish().1)
+}
+
+#[test]
+fn what_the_real_program_wrote_has_as_many_calls_as_were_made() {
+    let text = include_bytes!("../../../../fixtures/tracers/strace-6.1.txt");
+    let (there, missing, beside) = recorded(text);
+    assert_eq!((there, missing), (60, 60), "{beside:?}");
+    // A `_exit` and an `exit_group`; two threads and the program that vfork ran have ended.
+    assert_eq!((beside.incomplete, beside.passed_over(), beside.begun_before), (0, 0, 0));
+    // To a terminal strace writes of other threads into a line: what is lost by it is told.
+    let text = include_bytes!("../../../../fixtures/tracers/strace-6.1-to-stderr.txt");
+    let (there, missing, beside) = recorded(text);
+    let untold = beside.incomplete + beside.passed_over() + beside.begun_before;
+    assert!(
+        there + missing + untold >= 120 && beside.clock_time == 0,
+        "{there} {missing} {beside:?}"
+    );
+    let text = include_bytes!("../../../../fixtures/tracers/strace-6.1-clock-time.txt");
+    let (there, missing, beside) = recorded(text);
+    assert_eq!((there, missing), (0, 0));
+    assert!(beside.clock_time > 300 && beside.cut + beside.foreign == 0, "{beside:?}");
+}

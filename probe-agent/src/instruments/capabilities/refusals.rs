@@ -226,6 +226,11 @@ pub(in crate::instruments) fn of_looking(root: &Root, pid: u32, errno: Errno) ->
     refusal(&situation, CheckId::ProcOfOthers, Some(errno), barriers)
 }
 
+/// Why a program of others could not do what it was started for.
+pub(in crate::instruments) fn of_program(root: &Root, id: CheckId, barrier: Barrier) -> Refusal {
+    refusal(&Situation::read(root), id, None, vec![barrier])
+}
+
 fn is_own(root: &Root, pid: u32, situation: &Situation) -> bool {
     root.owner_uid(&pid.to_string()).is_ok_and(|owner| owner == situation.here.uid)
 }

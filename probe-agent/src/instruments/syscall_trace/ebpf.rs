@@ -84,6 +84,7 @@ pub(super) fn trace(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, N
         begun_before: Observed::Known(found.begun_before),
         pending,
         lost_on: found.lost_on,
+        lost_elsewhere: 0,
         malformed: 0,
         added_per_call,
         pause_us_max: 0,

@@ -205,6 +205,7 @@ impl Looker<'_, '_> {
             engine: Engine::Looks,
             took,
             knows: Knows {
+                times_apart: true,
                 counts: false,
                 errors: false,
                 totals: false,
@@ -217,6 +218,7 @@ impl Looker<'_, '_> {
             begun_before: Observed::Unknown(Reason::NotByEngine),
             pending,
             lost_on: Vec::new(),
+            lost_elsewhere: 0,
             malformed: 0,
             added_per_call: Observed::Unknown(Reason::NotByEngine),
             pause_us_max: 0,

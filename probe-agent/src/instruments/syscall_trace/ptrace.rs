@@ -82,7 +82,7 @@ pub(super) fn run(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, NoT
     let end = tracer::follow(&pids, asked.window(), &mut |sight| traced.take(sight), &mut goes_on);
     let ended = clock::monotonic();
     let end = end.map_err(|why| NoTrace::Ended(AgentError::NoTracer(why)))?;
-    check_let_go(root, &end, &stopped_before)?;
+    check_let_go(root, &end.tids, &stopped_before)?;
     if let Some(error) = withdrawn {
         return Err(NoTrace::Ended(error));
     }
@@ -150,6 +150,7 @@ fn trace(paired: Paired, end: &End, took: Duration) -> Trace {
         begun_before: Observed::Known(begun_before),
         pending,
         lost_on,
+        lost_elsewhere: 0,
         malformed: if end.lost == 0 { incomplete } else { 0 },
         added_per_call: each_ns.map_or(Observed::Unknown(Reason::NoSamples), |ns| {
             Observed::Known(Micros::from_ns(ns))
@@ -159,7 +160,7 @@ fn trace(paired: Paired, end: &End, took: Duration) -> Trace {
 }
 
 /// Who holds a process, where somebody does.
-fn tracer_of(root: &Root, pid: u32) -> Option<u32> {
+pub(super) fn tracer_of(root: &Root, pid: u32) -> Option<u32> {
     let mut text = Vec::new();
     root.read_proc(&format!("{pid}/status"), &mut text).ok()?;
     pid_status::tracer(&text)
@@ -167,7 +168,7 @@ fn tracer_of(root: &Root, pid: u32) -> Option<u32> {
 
 /// Refuses what another tracer holds, and what traces the agent: two tracers of each other wait for each
 /// other for good.
-fn refuse_tracers(pid: u32, asked: &Asked<'_>, root: &Root) -> Result<(), NoTrace> {
+pub(super) fn refuse_tracers(pid: u32, asked: &Asked<'_>, root: &Root) -> Result<(), NoTrace> {
     let held = tracer_of(root, pid);
     let of_ours = || {
         let mut own = threads::apart(asked, root).into_iter();
@@ -195,9 +196,13 @@ fn refused(pid: u32, end: &End, root: &Root) -> NoTrace {
 }
 
 /// Looks that of those who were traced nobody stands still who did not before.
-fn check_let_go(root: &Root, end: &End, before: &HashSet<u32>) -> Result<(), NoTrace> {
+pub(super) fn check_let_go(
+    root: &Root,
+    tids: &[u32],
+    before: &HashSet<u32>,
+) -> Result<(), NoTrace> {
     let until = Instant::now() + SETTLING;
-    let mut left: Vec<u32> = end.tids.iter().filter(|tid| !before.contains(tid)).copied().collect();
+    let mut left: Vec<u32> = tids.iter().filter(|tid| !before.contains(tid)).copied().collect();
     loop {
         left.retain(|tid| is_stopped(root, *tid));
         if left.is_empty() {
@@ -211,7 +216,7 @@ fn check_let_go(root: &Root, end: &End, before: &HashSet<u32>) -> Result<(), NoT
 }
 
 /// Whether a thread is stopped, by a signal or by a tracer. One that is gone is not.
-fn is_stopped(root: &Root, tid: u32) -> bool {
+pub(super) fn is_stopped(root: &Root, tid: u32) -> bool {
     let mut room = [0; 2048];
     let stat = root.read_proc_once(&format!("{tid}/stat"), &mut room).ok();
     let state = stat.and_then(|text| pid_stat::parse(text).ok()).map(|stat| stat.state);

@@ -84,7 +84,8 @@ fn fill(report: &mut Report, lists: &Lists, rows: usize) {
 }
 
 fn meta(trace: &Trace, context: &Context<'_>) -> Meta {
-    let events = trace.lost_on.iter().fold(0, |sum: u64, lost| sum.saturating_add(lost.calls));
+    let lost_on = trace.lost_on.iter().map(|lost| lost.calls);
+    let events = lost_on.fold(trace.lost_elsewhere, u64::saturating_add);
     Meta {
         engine: trace.engine,
         window_ms: Some(millis(trace.took).into()),

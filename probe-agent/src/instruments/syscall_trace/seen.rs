@@ -101,12 +101,26 @@ pub(super) struct Knows {
     pub(super) maxima: bool,
     /// How they are distributed.
     pub(super) latency: bool,
+    /// How long those that failed took, apart from those that did not.
+    pub(super) times_apart: bool,
 }
 
 impl Knows {
     /// Everything.
-    pub(super) const ALL: Self =
-        Self { counts: true, errors: true, totals: true, maxima: true, latency: true };
+    pub(super) const ALL: Self = Self {
+        counts: true,
+        errors: true,
+        totals: true,
+        maxima: true,
+        latency: true,
+        times_apart: true,
+    };
+
+    /// What of it is known of those that succeeded or failed alone, of some of which each did.
+    pub(super) const fn of_part(self, is_all: bool) -> Self {
+        let is_known = self.times_apart || is_all;
+        Self { totals: self.totals && is_known, maxima: self.maxima && is_known, ..self }
+    }
 }
 
 /// A call that had not ended when the window did.
@@ -149,6 +163,8 @@ pub(super) struct Trace {
     pub(super) pending: Vec<Pending>,
     /// Calls that there was no room for, by processor.
     pub(super) lost_on: Vec<LostOn>,
+    /// Calls that are in no count either, on processors that are not known.
+    pub(super) lost_elsewhere: u64,
     /// Records that were not understood.
     pub(super) malformed: u64,
     /// What watching added to each call, as it was measured.

@@ -126,6 +126,7 @@ fn watch(
         begun_before: Observed::Known(begun_before),
         pending,
         lost_on: lost_on.collect(),
+        lost_elsewhere: 0,
         // Where nothing was lost, the other end of these was written by nobody.
         malformed: malformed + losses.malformed + if losses.lost == 0 { incomplete } else { 0 },
         added_per_call,

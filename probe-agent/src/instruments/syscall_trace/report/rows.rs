@@ -187,8 +187,9 @@ fn call_row(call: Call, group: &Group, all_ns: u64, knows: Knows) -> CallRow {
         failed: if_known(knows.counts && knows.errors, group.failed()),
         total_us: if_known(knows.totals, Micros::from_ns(all.total_ns)),
         share_pct: share(all.total_ns, all_ns, knows),
-        succeeded: (group.succeeded.count > 0).then(|| timing(&group.succeeded, knows)),
-        errors: errors(&group.by_error, MOST_ERRORS, knows),
+        succeeded: (group.succeeded.count > 0)
+            .then(|| timing(&group.succeeded, knows.of_part(group.by_error.is_empty()))),
+        errors: errors(&group.by_error, MOST_ERRORS, knows.of_part(false)),
         processes: u32::try_from(group.pids.len()).unwrap_or(u32::MAX),
     }
 }
@@ -241,7 +242,7 @@ fn subject_row(id: SubjectId, group: &Group, all_ns: u64, trace: &Trace) -> Opti
         max_us: if_known(knows.maxima, Micros::from_ns(all.max_ns)),
         share_pct: share(all.total_ns, all_ns, knows),
         calls: calls.collect(),
-        errors: errors(&group.by_error, MOST_ERRORS_OF_SUBJECT, knows),
+        errors: errors(&group.by_error, MOST_ERRORS_OF_SUBJECT, knows.of_part(false)),
         processes: u32::try_from(group.pids.len()).unwrap_or(u32::MAX),
         pid: pids.next().copied().filter(|_| pids.next().is_none()),
     })

@@ -50,6 +50,7 @@ fn trace(seen: Vec<Seen>, subjects: Subjects) -> Trace {
         begun_before: Observed::Known(0),
         pending: Vec::new(),
         lost_on: Vec::new(),
+        lost_elsewhere: 0,
         malformed: 0,
         added_per_call: Observed::Unknown(Reason::NotAskedFor),
         pause_us_max: 0,
@@ -121,7 +122,14 @@ fn the_ranking_is_what_was_asked_for() {
 
 #[test]
 fn what_an_engine_cannot_tell_is_unknown_and_not_zero() {
-    let knows = Knows { counts: false, errors: false, totals: true, maxima: false, latency: false };
+    let knows = Knows {
+        counts: false,
+        errors: false,
+        totals: true,
+        maxima: false,
+        latency: false,
+        times_apart: true,
+    };
     let seen = vec![row("fsync", 7, None, 0, tally(3, 1_000_000))];
     let (report, _) =
         answered(Request::default(), Trace { knows, ..trace(seen, Subjects::default()) });
