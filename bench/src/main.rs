@@ -43,6 +43,9 @@ struct Arguments {
     /// Measure what tracing system calls costs and nothing else
     #[arg(long, conflicts_with_all = ["only_connecting", "only_sampling"])]
     only_tracing: bool,
+    /// Measure what ranking processes costs and nothing else
+    #[arg(long, conflicts_with_all = ["only_connecting", "only_sampling", "only_tracing"])]
+    only_ranking: bool,
     /// File to write
     #[arg(long)]
     out: Option<PathBuf>,
@@ -86,10 +89,12 @@ fn cost(arguments: &Arguments, programs: &Programs) -> Result<String> {
         text.push_str(&tracing::measure(programs, arguments.rounds)?);
         return Ok(text);
     }
-    text.push_str(&agent::measure(programs)?);
-    for (processes, rounds) in [(200, arguments.rounds * 2), (arguments.crowd, arguments.rounds)] {
-        text.push_str(&ranking::measure(programs, processes, rounds)?);
+    if arguments.only_ranking {
+        text.push_str(&rankings(arguments, programs)?);
+        return Ok(text);
     }
+    text.push_str(&agent::measure(programs)?);
+    text.push_str(&rankings(arguments, programs)?);
     text.push_str(&overhead::measure(programs, arguments.crowd)?);
     text.push_str(&sampling::measure(programs, arguments.rounds)?);
     text.push_str(&tracing::measure(programs, arguments.rounds)?);
@@ -97,6 +102,14 @@ fn cost(arguments: &Arguments, programs: &Programs) -> Result<String> {
     text.push_str(&connecting::measure(programs, false)?);
     text.push_str(&memory::measure()?);
     Ok(text)
+}
+
+/// On hosts of several sizes.
+fn rankings(arguments: &Arguments, programs: &Programs) -> Result<String> {
+    let (rounds, crowd) = (arguments.rounds, arguments.crowd);
+    let sizes = [(200, rounds * 2), (crowd, rounds), (crowd * 3, rounds.div_ceil(2))];
+    let measure = |(processes, rounds)| ranking::measure(programs, processes, rounds);
+    sizes.into_iter().map(measure).collect()
 }
 
 /// User and system time in a `stat` file, in seconds; `first` is the number of the first of the two

@@ -1,36 +1,32 @@
 //! Ranking processes by what they do now: the agent, what one would type instead, and the floor.
 
 use crate::{Programs, table};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use scenarios::victim::{Victim, built};
 use std::{
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::Instant,
 };
+use tempfile::TempDir;
 
 /// Idle processes, gone when dropped.
-pub struct Crowd(Vec<Child>);
+pub struct Crowd {
+    _all: Victim,
+    _folder: TempDir,
+}
 
 impl Crowd {
     pub fn gather(processes: usize) -> Result<Self> {
-        let mut crowd = Self(Vec::with_capacity(processes));
-        for _ in 0..processes {
-            let idle = Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn();
-            crowd.0.push(idle.context("could not start an idle process")?);
-        }
-        Ok(crowd)
+        let folder = tempfile::tempdir()?;
+        let mut crowd = Command::new(built("scale/crowd.c", folder.path())?);
+        let arguments = ["processes", &processes.to_string()];
+        let (all, _) = Victim::start_and_wait(crowd.args(arguments))?;
+        Ok(Self { _all: all, _folder: folder })
     }
 }
 
-impl Drop for Crowd {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-        }
-        for child in &mut self.0 {
-            let _ = child.wait();
-        }
-    }
-}
+/// Takes away what loading programs into the kernel takes: as root otherwise.
+const WITHOUT_BPF: [&str; 2] = ["setpriv", "--bounding-set=-sys_admin,-bpf,-perfmon"];
 
 /// One row: a command, and what it came to.
 struct Row {
@@ -45,6 +41,8 @@ pub fn measure(programs: &Programs, processes: usize, rounds: u32) -> Result<Str
     let crowd = Crowd::gather(processes)?;
     let agent = programs.agent.display().to_string();
     let floor = programs.floor.display().to_string();
+    let mut without_bpf = WITHOUT_BPF.to_vec();
+    without_bpf.extend([agent.as_str(), "--local", "process_list", "--json"]);
     let row = |name: &str, command: &[&str]| Row {
         name: name.to_owned(),
         command: command.iter().map(ToString::to_string).collect(),
@@ -54,9 +52,12 @@ pub fn measure(programs: &Programs, processes: usize, rounds: u32) -> Result<Str
     };
     let mut rows = [
         row("process_list (15 rows)", &[&agent, "--local", "process_list", "--json"]),
+        row("the same without eBPF", &without_bpf),
         row("top -b -n2 -d1", &["top", "-b", "-n2", "-d1"]),
+        row("ps aux, once, by lifetime averages", &["ps", "aux"]),
         row("pidstat 1 1", &["pidstat", "1", "1"]),
         row("floor: two passes over stat, in C", &[&floor]),
+        row("floor: the same with files that stay open, in C", &[&floor, "kept"]),
     ];
     for _ in 0..rounds {
         for row in &mut rows {
@@ -81,7 +82,8 @@ pub fn measure(programs: &Programs, processes: usize, rounds: u32) -> Result<Str
         &format!("Ranking {processes} idle processes and what else runs, over one second"),
         &format!(
             "Processor time of whole commands, {rounds} interleaved rounds. `top` and `pidstat` \
-             name no container, no storage and no wait."
+             name no container, no storage and no wait. \
+             The agent is started anew for each: what a session loads once is in every round."
         ),
         &["", "CPU ms", "CPU ÷ ours", "wall s", "bytes"],
         &cells,
@@ -96,6 +98,8 @@ fn once(row: &mut Row) -> Result<()> {
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("could not run {program}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program} failed: {}: {said}", output.status);
     row.cpu_s += children_cpu_s()? - before;
     row.wall_s.push(started.elapsed().as_secs_f64());
     row.bytes = output.stdout.len();

@@ -15,6 +15,7 @@ mod map;
 mod no_bpf;
 mod ring;
 mod scope;
+pub mod tasks;
 #[cfg(test)]
 mod tests;
 pub mod trial;

@@ -16,6 +16,8 @@ mod capabilities;
 mod golden;
 #[path = "kernels/meanwhile.rs"]
 mod meanwhile;
+#[path = "kernels/programs.rs"]
+mod programs;
 
 use capabilities::{
     all_processes_are_counted, every_command_of_a_remedy_lifts_what_it_is_for,
@@ -26,6 +28,7 @@ use meanwhile::{
     a_clock_that_is_set_is_named_and_moves_no_other_number,
     a_processor_that_goes_and_comes_back_is_no_wild_number,
 };
+use programs::programs_load_and_count;
 use scenarios::vm::{Boot, Guest, NOBODY};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -75,6 +78,7 @@ checks! {
     lockdown_takes_what_it_says
     pressure_works_after_its_remedy
     the_sandbox_is_in_force
+    programs_load_and_count
 }
 
 fn boot(kernel: &str, boot: &Boot<'_>) -> Guest {

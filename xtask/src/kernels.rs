@@ -79,7 +79,7 @@ fn prepare(kernels: &[(&str, &str)]) -> Result<()> {
         apt.fetch_with_dependencies(&PROGRAMS, &programs)
     })?;
     let agent = unpacked_agent()?;
-    let init = init()?;
+    let (init, agent_tests) = (init()?, agent_tests()?);
     for (name, release) in kernels {
         let kernel = folder.join(name);
         once(&kernel, &format!("{NEWEST} of {release}"), || {
@@ -97,7 +97,7 @@ fn prepare(kernels: &[(&str, &str)]) -> Result<()> {
         let image = initramfs::pack(
             &programs.join("files"),
             &files,
-            &[("probe-agent", &agent), ("scenarios", &init)],
+            &[("probe-agent", &agent), ("scenarios", &init), ("agent-tests", &agent_tests)],
         )?;
         fs::write(kernel.join("initramfs"), image)?;
     }
@@ -118,6 +118,24 @@ fn init() -> Result<Vec<u8>> {
     shell::run(cargo().args(["build", "--quiet", "--package", "scenarios", "--target", TARGET]))?;
     let path = shell::root().join("target").join(TARGET).join("debug/scenarios");
     fs::read(&path).with_context(|| format!("could not read {}", path.display()))
+}
+
+/// The agent's own tests, static: those of its programs run inside too.
+fn agent_tests() -> Result<Vec<u8>> {
+    let mut build = cargo();
+    build
+        .args(["test", "--quiet", "--no-run", "--package", "probe-agent", "--lib"])
+        .args(["--target", TARGET, "--message-format", "json"])
+        // What is for debuggers is no use in a guest, and as large as all else.
+        .env("CARGO_PROFILE_DEV_STRIP", "symbols");
+    let messages = shell::output(&mut build)?;
+    let path = messages.lines().find_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_test = message["profile"]["test"] == true;
+        message["executable"].as_str().filter(|_| is_test).map(str::to_owned)
+    });
+    let path = path.context("cargo built no tests of the agent")?;
+    fs::read(&path).with_context(|| format!("could not read {path}"))
 }
 
 /// The package with the newest kernel of a release.

@@ -1,6 +1,8 @@
 //! Agent side of `process_list`.
 //!
-//! Three passes over `/proc/PID/stat`: at the start of the window, early in it, and at its end.
+//! Three passes over all processes: at the start of the window, early in it, and at its end. Each reads
+//! `/proc/PID/stat`; where there are thousands of processes, a program in the kernel that goes through
+//! all costs a fifteenth of that, and is asked where the login may.
 //! The first and the last give every process's counters. The one in between finds those that are
 //! likely to be shown, and only for them the costlier files are read, then and at the end. Ranking
 //! by a column of such a file reads it for every process, at both ends of the window.
@@ -11,6 +13,8 @@ mod children;
 mod columns;
 mod counters;
 mod groups;
+mod iterator;
+mod kept;
 mod rates;
 mod report;
 mod scan;
@@ -28,8 +32,11 @@ use changes::Changes;
 use counters::Counters;
 use protocol::{
     error::AgentError,
-    instruments::process_list::{Column, GroupBy, ProcessList, Report, Request, State},
-    message::Meta,
+    instruments::{
+        capabilities::Refusal,
+        process_list::{Column, GroupBy, ProcessList, Report, Request, State},
+    },
+    message::{Engine, Meta},
     observed::Reason,
 };
 use rates::Details;
@@ -114,6 +121,9 @@ struct Measured {
     ranked_column: Option<Column>,
     /// What the processes were grouped by; their group is stored with them.
     grouped_by: GroupBy,
+    /// How the last pass was made, and what would have cost less and was refused.
+    engine: Engine,
+    refused: Vec<Refusal>,
 }
 
 /// The part of the window after which the likely rows are chosen.
@@ -149,6 +159,8 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
         changes,
         ranked_column: scanner.column(),
         grouped_by: request.group_by,
+        engine: last.engine,
+        refused: scanner.refused(context.root),
     };
     Ok((measured, details))
 }
@@ -169,6 +181,8 @@ fn one_instant(
         changes,
         ranked_column: scanner.column(),
         grouped_by: request.group_by,
+        engine: only.engine,
+        refused: scanner.refused(context.root),
     };
     Ok((measured, Details::default()))
 }
@@ -182,7 +196,7 @@ fn likely_rows(
 ) -> Result<Details, AgentError> {
     const SPARE: usize = 16;
     const MOST: usize = 400;
-    let early = scanner.pass(context)?;
+    let early = scanner.pass_over_known(context)?;
     let changes = Changes::between(first, &early, scanner.column());
     let wanted = (request.offset as usize).saturating_add(request.limit as usize);
     let many = wanted.saturating_mul(2).saturating_add(SPARE).min(MOST);

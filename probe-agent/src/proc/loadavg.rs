@@ -18,6 +18,17 @@ pub fn parse_threads(text: &[u8]) -> Result<u64, ParseError> {
     number(field.get(slash + 1..).unwrap_or_default(), 1)
 }
 
+/// The number that was given away last to a process or thread of the reader's pid namespace.
+///
+/// # Errors
+///
+/// Without the last field.
+pub fn parse_last_pid(text: &[u8]) -> Result<u32, ParseError> {
+    let missing = ParseError::MissingField { line_number: 1, expected: "last pid" };
+    let number = number(fields(text.trim_ascii_end()).nth(4).ok_or_else(|| missing.clone())?, 1)?;
+    u32::try_from(number).map_err(|_| missing)
+}
+
 /// The load average of the last minute; `None` where the text does not begin with one.
 pub fn parse_last_minute(text: &[u8]) -> Option<f64> {
     let first = text.split(|byte| *byte == b' ').next().unwrap_or_default();
@@ -42,6 +53,14 @@ mod tests {
         assert_eq!(parse_threads(b"0.20 0.18 0.12 1/80 11206\n"), Ok(80));
         for wrong in ["", "0.20 0.18 0.12", "0.20 0.18 0.12 80 1", "0.20 0.18 0.12 1/x 1"] {
             assert!(parse_threads(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_last_number_is_that_of_the_last_field() {
+        assert_eq!(parse_last_pid(b"0.20 0.18 0.12 1/80 11206\n"), Ok(11_206));
+        for wrong in ["", "0.20 0.18 0.12 1/80", "0 0 0 1/80 4294967296"] {
+            assert!(parse_last_pid(wrong.as_bytes()).is_err(), "{wrong}");
         }
     }
 }

@@ -70,8 +70,15 @@ pub struct Reaped {
     ticks: u64,
 }
 
+impl Reaped {
+    /// The same from another source: faults without and with storage, and clock ticks.
+    pub const fn of(minor_faults: u64, major_faults: u64, ticks: u64) -> Self {
+        Self { minor_faults, major_faults, ticks }
+    }
+}
+
 /// `PF_KTHREAD` in `include/linux/sched.h`: a thread of the kernel.
-const PF_KTHREAD: u32 = 0x0020_0000;
+pub const PF_KTHREAD: u32 = 0x0020_0000;
 
 impl PidStat<'_> {
     /// Whether this is a thread of the kernel. An empty command line does not tell: a process may

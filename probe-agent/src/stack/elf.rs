@@ -11,7 +11,8 @@ mod bytes;
 mod compressed;
 mod notes;
 
-pub(super) use bytes::{Reader, text_at};
+pub(crate) use bytes::Reader;
+pub(super) use bytes::text_at;
 pub use notes::{AlternateLink, BuildId, DebugLink};
 
 use std::{borrow::Cow, ops::Range};

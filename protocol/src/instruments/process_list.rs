@@ -9,7 +9,7 @@ mod table;
 use crate::{
     artifact::ArtifactId,
     host_text::HostText,
-    instruments::{Exchange, Instrument, NoItems},
+    instruments::{Exchange, Instrument, NoItems, capabilities::Refusal},
     observed::{Nature, Observed, Reason},
     parameter::{InvalidParameter, in_range},
     units::{Bytes, PerSecond, Percent},
@@ -152,6 +152,9 @@ pub struct Report {
     /// The part of the window over which run delay, storage and context switches of the shown
     /// rows were measured, in milliseconds. `null` when every process was read for the ranking.
     pub detail_window_ms: Option<u64>,
+    /// What would have read the processes at less cost and was refused, with the remedy: from some
+    /// thousands of processes on. Empty where nothing was.
+    pub refused: Vec<Refusal>,
 }
 
 /// Rows that could not be ranked.
@@ -411,6 +414,7 @@ fn example_report() -> Report {
         }],
         groups: Vec::new(),
         detail_window_ms: Some(801),
+        refused: Vec::new(),
     }
 }
 

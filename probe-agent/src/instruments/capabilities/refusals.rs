@@ -262,11 +262,11 @@ mod tests {
         let cases = [
             (NoBpf::NotThisMachine, "snapshot", false),
             (NoBpf::PidNamespace, "pid_namespace", true),
-            (NoBpf::NotInKernel, "kernel", true),
+            (NoBpf::NotInKernel, "kernel", false),
             (NoBpf::NoTypes { errno: Errno::NOENT }, "kernel", true),
             (NoBpf::NoTypes { errno: Errno::ACCESS }, "file_mode", true),
             (NoBpf::TypesNotUnderstood, "kernel", true),
-            (NoBpf::NoHook { hook: "tp_btf/none".to_owned() }, "kernel", true),
+            (NoBpf::NoHook { hook: "tp_btf/none".to_owned() }, "kernel", false),
             (
                 NoBpf::Verifier { program: "each_task".to_owned(), errno: Errno::INVAL, said },
                 "verifier",

@@ -50,7 +50,7 @@ pub(super) fn answer(
     let mut answer = Answer {
         report: empty_report(request, &measured, detail_window, context.root.has_two_instants()),
         meta: Meta {
-            engine: if request.artifact.is_some() { Engine::Stored } else { Engine::Procfs },
+            engine: if request.artifact.is_some() { Engine::Stored } else { measured.engine },
             window_ms: Some(measured.window_ms),
             truncation: Truncation::none(0),
             artifact,
@@ -149,6 +149,7 @@ fn empty_report(
         processes: Vec::new(),
         groups: Vec::new(),
         detail_window_ms: detail_window.map(millis),
+        refused: measured.refused.clone(),
     }
 }
 

@@ -1,12 +1,16 @@
 //! One pass over all processes.
 
-use super::counters::{self, Basis, Counter, IoCount};
+use super::{
+    counters::{self, Basis, Counter, IoCount},
+    iterator::ByIterator,
+    kept::{KeptLines, Line},
+};
 use crate::{
     call::Context,
     instruments::{hidden, process_files::ProcessFiles},
     order,
     proc::{
-        host_stat,
+        Root, host_stat,
         host_stat::HostStat,
         pid_stat,
         pid_stat::{PidStat, Reaped},
@@ -15,8 +19,12 @@ use crate::{
 use protocol::{
     error::AgentError,
     host_text::HostText,
-    instruments::process_list::{Column, HiddenBy},
+    instruments::{
+        capabilities::Refusal,
+        process_list::{Column, HiddenBy},
+    },
     loss::Lost,
+    message::Engine,
     observed::{Feature, Observed, Reason},
 };
 use std::{fmt::Write as _, time::Duration};
@@ -72,10 +80,12 @@ pub(super) struct Scan {
     /// By ascending pid.
     pub(super) samples: Vec<Sample>,
     /// The names of all, one after another, raw.
-    names: Vec<u8>,
+    pub(super) names: Vec<u8>,
     /// Threads of the whole machine.
     pub(super) host_threads: Observed<u64>,
     pub(super) host: Observed<HostStat>,
+    /// How it was read.
+    pub(super) engine: Engine,
     pub(super) lost: Lost,
     /// When the pass began, on the monotonic clock.
     pub(super) began: Duration,
@@ -104,6 +114,11 @@ pub(super) struct Scanner {
     pids: Vec<u32>,
     path: String,
     buffer: Vec<u8>,
+    /// What a program in the kernel is asked with, where that costs less.
+    iterator: ByIterator,
+    kept: KeptLines,
+    /// Whether the processes of this pass were listed for it.
+    is_listed: bool,
 }
 
 /// Room for one line of `/proc/PID/stat`: 52 numbers and a name.
@@ -121,7 +136,15 @@ impl Scanner {
             pids: Vec::new(),
             path: String::with_capacity(32),
             buffer: vec![0; LINE_BYTES],
+            iterator: ByIterator::default(),
+            kept: KeptLines::default(),
+            is_listed: true,
         }
+    }
+
+    /// What was refused that would have cost less.
+    pub(super) fn refused(&self, root: &Root) -> Vec<Refusal> {
+        self.iterator.refused(root)
     }
 
     /// The column that is read beside those of `/proc/PID/stat`.
@@ -135,23 +158,44 @@ impl Scanner {
     ///
     /// When `/proc` cannot be listed, or the call reached a limit.
     pub(super) fn pass(&mut self, context: &Context<'_>) -> Result<Scan, AgentError> {
+        self.pass_over(true, context)
+    }
+
+    /// Reads the processes of the pass before once more. Those born since may be among them or not.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Scanner::pass`].
+    pub(super) fn pass_over_known(&mut self, context: &Context<'_>) -> Result<Scan, AgentError> {
+        self.pass_over(false, context)
+    }
+
+    fn pass_over(&mut self, with_new: bool, context: &Context<'_>) -> Result<Scan, AgentError> {
         let mut scan = Scan {
             samples: Vec::new(),
             names: Vec::new(),
             host_threads: hidden::host_threads(context),
             host: host_stat::read(context.root).into(),
+            engine: Engine::Procfs,
             lost: Lost::default(),
             began: context.root.monotonic(),
             began_since_boot: context.root.since_boot(),
         };
-        context.root.list_ids(".", &mut self.pids).map_err(|error| AgentError::Unreadable {
-            path: HostText::new(b"/proc"),
-            reason: error.reason_of_file(Feature::Field),
-        })?;
-        if self.pids.is_empty() && context.root.is_snapshot() {
-            // There is no machine without a process.
-            let (path, reason) = (HostText::new(b"/proc/PID"), Reason::NotInSnapshot);
-            return Err(AgentError::Unreadable { path, reason });
+        if self.column.is_none()
+            && let Some(others) = self.iterator.pass(&mut scan, context)
+        {
+            for pid in others {
+                self.read_process(pid, context, &mut scan)?;
+            }
+            order::by_key(&mut scan.samples, |sample| sample.pid);
+            context.check()?;
+            return Ok(scan);
+        }
+        let known = self.kept.pids(with_new, context);
+        self.is_listed = known.is_none();
+        match known {
+            Some(known) => self.pids = known,
+            None => self.list(context)?,
         }
         scan.samples.reserve_exact(self.pids.len());
         scan.names.reserve_exact(self.pids.len() * 12);
@@ -166,9 +210,26 @@ impl Scanner {
                 read_io(scan.samples.get_mut(first..).unwrap_or_default(), context);
             }
         }
+        if self.is_listed {
+            self.kept.after_listing(pids.len());
+        }
         self.pids = pids;
         order::by_key(&mut scan.samples, |sample| sample.pid);
         Ok(scan)
+    }
+
+    fn list(&mut self, context: &Context<'_>) -> Result<(), AgentError> {
+        self.kept.before_listing(context.root);
+        context.root.list_ids(".", &mut self.pids).map_err(|error| AgentError::Unreadable {
+            path: HostText::new(b"/proc"),
+            reason: error.reason_of_file(Feature::Field),
+        })?;
+        if self.pids.is_empty() && context.root.is_snapshot() {
+            // There is no machine without a process.
+            let (path, reason) = (HostText::new(b"/proc/PID"), Reason::NotInSnapshot);
+            return Err(AgentError::Unreadable { path, reason });
+        }
+        Ok(())
     }
 
     /// Reads one process. Only that no file can be opened at all ends the pass: counted as
@@ -182,7 +243,22 @@ impl Scanner {
         self.path.clear();
         // Writing to a String cannot fail.
         let _ = write!(self.path, "{pid}/stat");
-        let text = match context.root.read_proc_once(&self.path, &mut self.buffer) {
+        let place = (pid, self.path.as_str());
+        let length = match self.kept.read(place, &mut self.buffer, &mut scan.names, context.root) {
+            Line::Same(sample) => {
+                scan.samples.push(Sample { at: context.root.monotonic(), ..sample });
+                return Ok(());
+            }
+            // Of those that are not listed anew, it is known that no other has its number.
+            Line::Ended if !self.is_listed => return Ok(()),
+            Line::New(length) => Some(length),
+            Line::Ended | Line::NotKept => None,
+        };
+        let read = match length {
+            Some(length) => Ok(self.buffer.get(..length).unwrap_or_default()),
+            None => context.root.read_proc_once(&self.path, &mut self.buffer),
+        };
+        let text = match read {
             Ok(text) => text,
             Err(error) if error.is_of_the_agent() => {
                 let reason = error.reason_of_file(Feature::Field);
@@ -206,8 +282,11 @@ impl Scanner {
         scan.names.extend_from_slice(stat.name);
         let end = u32::try_from(scan.names.len()).unwrap_or(u32::MAX);
         let mut sample = sample(pid, &stat, start..end, context.root.monotonic());
-        if let Some(alive) = (ProcessFiles { pid, context }).of_a_living_thread(&stat) {
-            sample.go_by(&alive);
+        match (ProcessFiles { pid, context }).of_a_living_thread(&stat) {
+            Some(alive) => sample.go_by(&alive),
+            // With a column of its own more of the line is needed than is kept.
+            None if self.column.is_none() => self.kept.remember(&sample),
+            None => {}
         }
         if let Some(column) = self.column {
             sample.ranked = Counter::read(column, pid, &stat, context);
@@ -282,6 +361,7 @@ impl Scan {
             names: Vec::new(),
             host_threads: Observed::Unknown(protocol::observed::Reason::EmptyWindow),
             host: Observed::Unknown(protocol::observed::Reason::EmptyWindow),
+            engine: Engine::Procfs,
             lost: Lost::default(),
             began,
             began_since_boot,

@@ -58,6 +58,10 @@ fn host(report: &Report) -> Table {
             format!("processes of others; {} of the host's {all} threads are seen", census.threads);
         facts.push(("hidden", what));
     }
+    for refusal in &report.refused {
+        let remedy = refusal.remedy().map_or_else(String::new, |remedy| format!("; {remedy}"));
+        facts.push(("refused", format!("{}: {}{remedy}", refusal.id.what(), refusal.why())));
+    }
     if let Some(unranked) = &report.unranked {
         let rows = unranked.rows;
         facts.push(("not ranked", format!("{rows} rows, which come last: their value is unknown")));

@@ -1,0 +1,217 @@
+//! A pass over all processes by a program in the kernel, where that costs less than a file of each.
+
+use super::scan::{Sample, Scan};
+use crate::{
+    bpf::{
+        Loaded, Loan, NoBpf, Object,
+        tasks::{self, Process},
+    },
+    call::Context,
+    instruments::{capabilities::refusals, thread_accounts::tick_of},
+    proc::{
+        Root,
+        pid_stat::{PF_KTHREAD, Reaped},
+    },
+};
+use protocol::{
+    instruments::capabilities::{CheckId, Refusal},
+    message::Engine,
+};
+use std::time::Duration;
+
+/// Loading the program costs about as much processor time as reading the files of so many processes
+/// twice: with fewer it is not worth it.
+const LEAST_PROCESSES: u64 = 3_000;
+
+/// It goes through threads, a file of a process tells of all: beyond so many for each process files
+/// cost less.
+const MOST_THREADS_EACH: u64 = 10;
+
+/// How many threads may have come or gone since they were counted, beside a hundredth of all.
+const COME_AND_GONE: u64 = 32;
+
+/// The program that is asked, once it was decided that it is.
+#[derive(Debug, Default)]
+pub(super) struct ByIterator {
+    state: State,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// Nobody asked yet.
+    #[default]
+    Undecided,
+    /// Files cost less.
+    NotWorthIt,
+    /// It is asked.
+    Asked(Loan),
+    /// It cannot be.
+    Refused(NoBpf),
+}
+
+impl ByIterator {
+    /// Fills in a pass, and gives the processes that are to be read from their files: those that
+    /// the iterator does not show or cannot tell enough of. `None` where all are to be read so.
+    pub(super) fn pass(&mut self, scan: &mut Scan, context: &Context<'_>) -> Option<Vec<u32>> {
+        if matches!(self.state, State::Undecided) {
+            self.state = decide(scan, context.root);
+        }
+        let State::Asked(loan) = &self.state else { return None };
+        match tasks::read(loan, || context.root.monotonic()) {
+            Ok(seen) => Some(take(&seen, scan, context)),
+            Err(refused) => {
+                self.state = State::Refused(refused);
+                None
+            }
+        }
+    }
+
+    pub(super) fn refused(&self, root: &Root) -> Vec<Refusal> {
+        match &self.state {
+            State::Refused(why) => vec![refusals::of_bpf(root, CheckId::BpfIter, why)],
+            State::Undecided | State::NotWorthIt | State::Asked(_) => Vec::new(),
+        }
+    }
+}
+
+fn decide(scan: &Scan, root: &Root) -> State {
+    let processes = root.most_processes().unwrap_or(0);
+    let threads = scan.host_threads.known().copied().unwrap_or(u64::MAX);
+    // Of a machine that somebody took, and of one that is being taken, there are only files.
+    let is_worth_it = root.live_top().is_some()
+        && processes >= LEAST_PROCESSES
+        && threads / MOST_THREADS_EACH <= processes;
+    if !is_worth_it {
+        return State::NotWorthIt;
+    }
+    match Loaded::lend(root, Object::Tasks, &[], &[]) {
+        Ok(loan) => State::Asked(loan),
+        Err(refused) => State::Refused(refused),
+    }
+}
+
+/// Takes over what was seen. Gives the processes that are to be read from their files.
+fn take(seen: &tasks::Seen, scan: &mut Scan, context: &Context<'_>) -> Vec<u32> {
+    scan.engine = Engine::Ebpf;
+    let mut others = Vec::new();
+    scan.samples.reserve_exact(seen.processes.len() + 1);
+    scan.names.reserve_exact(seen.processes.len() * 12);
+    for process in &seen.processes {
+        // The state and the memory of one whose first thread ended are those of another thread.
+        if process.state == b'Z' && process.threads > 1 {
+            others.push(process.pid);
+            continue;
+        }
+        let start = scan.names.len();
+        let length = process.name.iter().position(|byte| *byte == 0);
+        let name = process.name.get(..length.unwrap_or(process.name.len())).unwrap_or_default();
+        scan.names.extend_from_slice(name);
+        let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        scan.samples.push(sample(process, place(start)..place(scan.names.len())));
+    }
+    others.extend(not_shown(seen, scan, context));
+    others
+}
+
+/// Processes that the iterator does not show, as some kernels do not show pid 1.
+fn not_shown(seen: &tasks::Seen, scan: &Scan, context: &Context<'_>) -> Vec<u32> {
+    let is_shown = |pid: &u32| seen.processes.binary_search_by_key(pid, |one| one.pid).is_ok();
+    let mut missing: Vec<u32> = Some(1).into_iter().filter(|pid| !is_shown(pid)).collect();
+    let all = scan.host_threads.known().copied().unwrap_or(0);
+    if all > seen.threads + COME_AND_GONE + all / 100 {
+        let mut listed = Vec::new();
+        if context.root.list_ids(".", &mut listed).is_ok() {
+            missing = listed.into_iter().filter(|pid| !is_shown(pid)).collect();
+        }
+    }
+    missing
+}
+
+fn sample(process: &Process, name: std::ops::Range<u32>) -> Sample {
+    let ticks = |ns: u64| tick_of(Duration::from_nanos(ns));
+    let children_ticks = ticks(process.children_ns);
+    Sample {
+        pid: process.pid,
+        via: process.pid,
+        start_ticks: ticks(process.start_ns),
+        parent_pid: process.parent,
+        state: process.state,
+        is_kernel_thread: process.flags & PF_KTHREAD != 0,
+        user_ticks: ticks(process.user_ns),
+        system_ticks: ticks(process.system_ns),
+        children_ticks,
+        minor_faults: process.minor_faults,
+        major_faults: process.major_faults,
+        threads: process.threads,
+        resident_pages: process.resident_pages,
+        name,
+        ranked: None,
+        reaped: Reaped::of(
+            process.children_minor_faults,
+            process.children_major_faults,
+            children_ticks,
+        ),
+        at: process.at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instruments::{fake::FakeMachine, process_list::scan::Scanner};
+    use protocol::instruments::process_list::Column;
+
+    #[test]
+    fn a_machine_of_files_is_read_from_its_files() {
+        let machine = FakeMachine::new();
+        let scan = Scan::of(Vec::new(), Duration::ZERO, Duration::ZERO);
+        assert!(matches!(decide(&scan, machine.context().root), State::NotWorthIt));
+    }
+
+    /// The same processes, by both ways at once.
+    #[test]
+    fn the_iterator_says_what_the_files_say() {
+        let root = Root::live().unwrap();
+        let loan = match Loaded::lend(&root, Object::Tasks, &[], &[]) {
+            Ok(loan) => loan,
+            Err(refused) => {
+                let is_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
+                assert!(!is_ci, "programs must load in CI: {refused:?}");
+                return println!("not run: needs a login that may load programs ({refused:?})");
+            }
+        };
+        let machine = FakeMachine::new();
+        let fake = machine.context();
+        let context = fake.over(&root);
+        let before = Scanner::new(Column::Cpu).pass(&context).unwrap();
+        let mut by_iterator = ByIterator { state: State::Asked(loan) };
+        let mut scan = Scan::of(Vec::new(), Duration::ZERO, Duration::ZERO);
+        scan.host_threads = before.host_threads.clone();
+        let others = by_iterator.pass(&mut scan, &context).unwrap();
+        let after = Scanner::new(Column::Cpu).pass(&context).unwrap();
+        let mut compared = 0;
+        for sample in &scan.samples {
+            let find = |scan: &Scan| {
+                let found = scan.samples.iter().find(|other| other.pid == sample.pid);
+                found.filter(|other| other.start_ticks == sample.start_ticks).cloned()
+            };
+            let (Some(before), Some(after)) = (find(&before), find(&after)) else { continue };
+            compared += 1;
+            assert_eq!(sample.is_kernel_thread, after.is_kernel_thread, "{sample:?} {after:?}");
+            assert!(
+                sample.parent_pid == before.parent_pid || sample.parent_pid == after.parent_pid,
+                "{sample:?} {after:?}"
+            );
+            let cpu = |sample: &Sample| sample.user_ticks + sample.system_ticks;
+            // A thread that runs is brought up to date at the next tick; two parts are rounded each.
+            assert!(cpu(sample) + 3 >= cpu(&before), "{sample:?} {before:?}");
+            assert!(cpu(sample) <= cpu(&after) + 2, "{sample:?} {after:?}");
+            assert!(sample.minor_faults >= before.minor_faults, "{sample:?} {before:?}");
+            assert!(sample.minor_faults <= after.minor_faults, "{sample:?} {after:?}");
+        }
+        assert!(compared > 10, "only {compared}");
+        let seen = scan.samples.iter().map(|sample| sample.pid).chain(others);
+        let seen: std::collections::BTreeSet<u32> = seen.collect();
+        assert!(seen.contains(&1) && seen.contains(&std::process::id()));
+    }
+}
