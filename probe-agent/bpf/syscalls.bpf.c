@@ -59,7 +59,8 @@ struct thread {
 	u64 window_ns;
 	u64 begun_ns;
 	u32 number;
-	u8 state, is_32_bit, is_resolved, padding;
+	u16 class;
+	u8 state, is_32_bit, is_resolved, padding[7];
 	struct subject subject;
 	struct slot slots[SLOTS];
 };
@@ -97,6 +98,21 @@ struct {
 	KEY(struct call);
 	VALUE(struct tally);
 } calls SEC(".maps");
+
+/* The calls of a processor that it makes again and again, without a search: a call is in the place that
+ * its key gives, if it was there first, and else in `calls`. */
+#define HOT 256
+
+struct hot {
+	struct call call;
+	struct tally tally;
+};
+
+struct {
+	MAP(PERCPU_ARRAY, HOT);
+	KEY(u32);
+	VALUE(struct hot);
+} hot_calls SEC(".maps");
 
 /* Names of processes, as they were when they were seen first. */
 struct process {
@@ -274,8 +290,12 @@ int enter_call(u64 *context)
 	if (!(class & WANTED))
 		return 0;
 	thread->number = number;
+	thread->class = class;
 	if (is_detailed) {
-		thread->is_resolved = resolve(thread, context, class, -1);
+		/* What is opened tells its path itself; where that fails, the path is read afterwards. */
+		thread->is_resolved = !(class & OPENS) && resolve(thread, context, class, -1);
+		if (class & OPENS)
+			thread->subject = (struct subject){};
 		if (class & CLOSES) {
 			u32 fd = ARGUMENT_0(registers);
 			thread->slots[fd & (SLOTS - 1)].file = NULL;
@@ -312,19 +332,49 @@ static __attribute__((noinline)) u32 kind_of_fd(struct task_struct *task, u32 fd
 /* What takes less than this counts as work, whatever it is on. */
 #define LEAST_WAIT_NS 20000
 
+INLINE bool is_same(const struct call *left, const struct call *right)
+{
+	const u64 *a = (const void *)left, *b = (const void *)right;
+	/* Without subjects there is nothing behind the first two. */
+	if (!is_detailed)
+		return a[0] == b[0] && a[1] == b[1];
+	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3] && a[4] == b[4];
+}
+
+/* Where a call is counted. */
+INLINE struct tally *tally_of(struct call *call)
+{
+	u32 place = call->tgid * 7 + call->number * 5 + call->error * 3;
+	if (is_detailed)
+		place += (u32)call->subject.a + (u32)call->subject.b;
+	place = (place ^ place >> 8 ^ place >> 16) & (HOT - 1);
+	struct hot *hot = bpf_map_lookup_elem(&hot_calls, &place);
+	if (!hot)
+		return NULL;
+	if (is_same(&hot->call, call))
+		return &hot->tally;
+	/* No process has the number 0. */
+	if (!hot->call.tgid) {
+		hot->call = *call;
+		return &hot->tally;
+	}
+	call->processor = bpf_get_smp_processor_id();
+	struct tally *tally = bpf_map_lookup_elem(&calls, call);
+	if (tally)
+		return tally;
+	bpf_map_update_elem(&calls, call, &no_calls, BPF_NOEXIST);
+	tally = bpf_map_lookup_elem(&calls, call);
+	if (tally || !call->subject.kind)
+		return tally;
+	/* There are too many: the call counts, and what it was about does not. */
+	call->subject = (struct subject){ .kind = SUBJECT_NO_ROOM };
+	bpf_map_update_elem(&calls, call, &no_calls, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&calls, call);
+}
+
 INLINE void count(struct call *call, u64 took_ns)
 {
-	struct tally *tally = bpf_map_lookup_elem(&calls, call);
-	if (!tally) {
-		bpf_map_update_elem(&calls, call, &no_calls, BPF_NOEXIST);
-		tally = bpf_map_lookup_elem(&calls, call);
-	}
-	if (!tally && call->subject.kind) {
-		/* There are too many: the call counts, and what it was about does not. */
-		call->subject = (struct subject){ .kind = SUBJECT_NO_ROOM };
-		bpf_map_update_elem(&calls, call, &no_calls, BPF_NOEXIST);
-		tally = bpf_map_lookup_elem(&calls, call);
-	}
+	struct tally *tally = tally_of(call);
 	if (!tally) {
 		struct counts *own = own_counts();
 		if (own)
@@ -373,12 +423,11 @@ int leave_call(u64 *context)
 	thread->state = IDLE;
 	struct call call = {};
 	call.tgid = task->tgid;
-	call.processor = bpf_get_smp_processor_id();
 	call.number = thread->number;
 	call.is_32_bit = thread->is_32_bit;
 	if (result < 0 && result >= -4095)
 		call.error = -result;
-	u32 class = class_of(thread->number, thread->is_32_bit);
+	u32 class = thread->class;
 	if (is_detailed) {
 		bool has_opened = (class & OPENS) && result >= 0;
 		if (has_opened || !thread->is_resolved)

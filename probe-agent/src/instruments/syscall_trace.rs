@@ -11,6 +11,7 @@ mod engine;
 mod external;
 mod looks;
 mod naming;
+mod other_end;
 mod pairing;
 mod ptrace;
 mod report;
@@ -63,7 +64,10 @@ impl Collect for SyscallTrace {
         let mut refused = Vec::new();
         for run in engines {
             match run(&asked, context) {
-                Ok(trace) => return report::answer(&asked, trace, refused, context),
+                Ok(mut trace) => {
+                    other_end::find(&mut trace, context.root);
+                    return report::answer(&asked, trace, refused, context);
+                }
                 Err(NoTrace::Refused(refusal)) => refused.push(*refusal),
                 Err(NoTrace::Ended(error)) => return Err(error),
             }

@@ -10,7 +10,7 @@ use super::{
     call::Call,
     cost::Trial,
     engine::{Asked, NoTrace},
-    seen::{Knows, Seen, Trace},
+    seen::{Knows, Seen, Tally, Trace},
 };
 use crate::{
     bpf::{Attached, Loaded, Map, NoBpf, Object, Scope},
@@ -70,8 +70,7 @@ pub(super) fn trace(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, N
     let took = window.passed();
     drop(attached);
     let end = clock::monotonic();
-    let read = read(asked, context, &loaded).map_err(|why| refused(&why))?;
-    let mut found = read;
+    let mut found = read(asked, &loaded).map_err(|why| refused(&why))?;
     let under_way = under_way::read(asked, context, &loaded, end).map_err(|why| refused(&why))?;
     let pending = under_way.into_iter().map(|row| row.pending(&mut found.names)).collect();
     Ok(Trace {
@@ -80,7 +79,7 @@ pub(super) fn trace(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, N
         knows: Knows::ALL,
         seen: found.seen,
         subjects: found.names.subjects,
-        names: found.processes,
+        names: found.names.processes,
         begun_before: Observed::Known(found.begun_before),
         pending,
         lost_on: found.lost_on,
@@ -124,18 +123,16 @@ fn attach(
 struct Found {
     seen: Vec<Seen>,
     names: Names,
-    processes: BTreeMap<u32, HostText>,
     lost_on: Vec<LostOn>,
     begun_before: u64,
 }
 
-fn read(asked: &Asked<'_>, context: &Context<'_>, loaded: &Loaded) -> Result<Found, NoBpf> {
-    let names = names(loaded.map("subject_names")?)?;
-    let mut names = Names::new(names);
+fn read(asked: &Asked<'_>, loaded: &Loaded) -> Result<Found, NoBpf> {
+    let processes = processes(loaded.map("processes")?)?;
+    let mut names = Names::new(names(loaded.map("subject_names")?)?, processes);
     let mut seen = Vec::new();
     let own = std::process::id();
-    for (key, value) in loaded.map("calls")?.entries()?.iter() {
-        let (Some(key), Some(tally)) = (CallKey::read(key), layout::tally(value)) else { continue };
+    for (key, tally) in counted(loaded)? {
         let call = Call { number: key.number.into(), is_32_bit: key.is_32_bit };
         // The agent's own are the trial; that of a call that was not asked for is among them.
         let is_trial = key.tgid == own && !is_asked_for(asked, own);
@@ -157,12 +154,27 @@ fn read(asked: &Asked<'_>, context: &Context<'_>, loaded: &Loaded) -> Result<Fou
         });
     }
     let (lost_on, begun_before) = counts(loaded.map("counts")?)?;
-    let processes = loaded.map("processes")?.entries()?;
-    let processes = processes
+    Ok(Found { seen, names, lost_on, begun_before })
+}
+
+/// Calls with their counts. One may stand in both maps, and for each processor.
+fn counted(loaded: &Loaded) -> Result<Vec<(CallKey, Tally)>, NoBpf> {
+    let entries = loaded.map("calls")?.entries()?;
+    let read = |(key, value): (&[u8], &[u8])| Some((CallKey::read(key)?, layout::tally(value)?));
+    let mut counted: Vec<(CallKey, Tally)> = entries.iter().filter_map(read).collect();
+    let hot = loaded.map("hot_calls")?;
+    for (_, value) in hot.entries()?.iter() {
+        counted.extend(hot.each(value).filter_map(layout::hot));
+    }
+    Ok(counted)
+}
+
+fn processes(map: &Map) -> Result<BTreeMap<u32, HostText>, Errno> {
+    let entries = map.entries()?;
+    let named = entries
         .iter()
         .filter_map(|(key, name)| Some((u32_at(key, 0)?, crate::proc::host_text(text(name)))));
-    context.check().ok();
-    Ok(Found { seen, names, processes: processes.collect(), lost_on, begun_before })
+    Ok(named.collect())
 }
 
 fn is_asked_for(asked: &Asked<'_>, pid: u32) -> bool {

@@ -64,7 +64,7 @@ impl Tally {
 pub(super) struct SubjectId(u32);
 
 /// The subjects of a trace, each once.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Subjects {
     ids: BTreeMap<Subject, SubjectId>,
     all: Vec<Subject>,
@@ -80,6 +80,19 @@ impl Subjects {
         self.ids.insert(subject.clone(), id);
         self.all.push(subject);
         id
+    }
+
+    /// How many other ends of it are known.
+    pub(super) fn ends(&self, id: SubjectId) -> usize {
+        self.get(id).map_or(0, |subject| subject.other_end.len())
+    }
+
+    /// Tells one who has the other end of it.
+    pub(super) fn add_end(&mut self, id: SubjectId, end: HostText) {
+        let place = usize::try_from(id.0).ok().and_then(|place| self.all.get_mut(place));
+        if let Some(subject) = place {
+            subject.other_end.push(end);
+        }
     }
 
     /// The subject of a place.

@@ -56,6 +56,11 @@ impl Classes {
     }
 }
 
+/// Whether the first argument of a call is a descriptor that it is about.
+pub(super) fn is_on_descriptor(name: &str) -> bool {
+    matches!(class_of(name) & 15, about::FD | about::CONNECT | about::SEND_TO)
+}
+
 fn class_of(name: &str) -> u16 {
     match name {
         "close" => about::FD | CLOSES,

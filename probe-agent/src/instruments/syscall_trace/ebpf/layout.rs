@@ -90,6 +90,15 @@ impl CallKey {
     }
 }
 
+/// Bytes of `struct call`, and with its tally of `struct hot`.
+const CALL_BYTES: usize = 40;
+
+/// A call with its count, as they stand in `hot_calls`; none where the place is free.
+pub(super) fn hot(bytes: &[u8]) -> Option<(CallKey, Tally)> {
+    let key = CallKey::read(bytes)?;
+    (key.tgid != 0).then_some((key, tally(bytes.get(CALL_BYTES..)?)?))
+}
+
 /// `struct tally`.
 pub(super) fn tally(bytes: &[u8]) -> Option<Tally> {
     let latency = (0..BUCKETS).map_while(|bucket| u32_at(bytes, 24 + 4 * bucket)).map(u64::from);

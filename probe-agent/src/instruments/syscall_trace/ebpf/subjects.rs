@@ -9,7 +9,7 @@ use protocol::{
     instruments::syscall_trace::{Subject, SubjectKind},
 };
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
@@ -31,13 +31,17 @@ mod key {
 /// What keys are called.
 pub(super) struct Names {
     names: HashMap<SubjectKey, Name>,
+    pub(super) processes: BTreeMap<u32, HostText>,
     found: HashMap<SubjectKey, Option<SubjectId>>,
     pub(super) subjects: Subjects,
 }
 
 impl Names {
-    pub(super) fn new(names: HashMap<SubjectKey, Name>) -> Self {
-        Self { names, found: HashMap::new(), subjects: Subjects::default() }
+    pub(super) fn new(
+        names: HashMap<SubjectKey, Name>,
+        processes: BTreeMap<u32, HostText>,
+    ) -> Self {
+        Self { names, processes, found: HashMap::new(), subjects: Subjects::default() }
     }
 
     /// The subject of a key; none of one that is about nothing.
@@ -62,12 +66,22 @@ impl Names {
             key::ANONYMOUS => anonymous(key),
             key::FUTEX => of(SubjectKind::Futex, format!("{:#x} of {}", key.a, key.b)),
             key::CHILD if key.a == 0 => of(SubjectKind::Child, "any child".to_owned()),
-            key::CHILD => of(SubjectKind::Child, format!("child {}", key.a)),
+            key::CHILD => self.child(key),
             key::SOCKET => {
                 of(SubjectKind::Socket, format!("socket:[{}] of family {}", key.a, key.c))
             }
             _ => subject(SubjectKind::Nothing, b"more than there was room for", true),
         })
+    }
+
+    /// Children of one name are one subject: a number of a short one tells nobody anything.
+    fn child(&self, key: SubjectKey) -> Subject {
+        let pid = u32::try_from(key.a).unwrap_or_default();
+        let name = match self.processes.get(&pid) {
+            Some(name) => HostText::escaped(format!("child {name}")),
+            None => HostText::new(b"a child"),
+        };
+        Subject { kind: SubjectKind::Child, name, is_partial: false, other_end: Vec::new() }
     }
 
     fn file(&self, key: SubjectKey) -> Subject {
@@ -213,7 +227,8 @@ mod tests {
     }
 
     fn named(names: &[(SubjectKey, Name)], key: SubjectKey) -> Subject {
-        let mut names = Names::new(names.iter().cloned().collect());
+        let processes = BTreeMap::from([(12, HostText::new(b"worker"))]);
+        let mut names = Names::new(names.iter().cloned().collect(), processes);
         let id = names.id(key).unwrap();
         assert_eq!(names.id(key), Some(id));
         names.subjects.get(id).unwrap().clone()
@@ -280,11 +295,13 @@ mod tests {
             ),
             (key(key::FUTEX, 0x7f00, 7), SubjectKind::Futex, "0x7f00 of 7"),
             (key(key::CHILD, 0, 0), SubjectKind::Child, "any child"),
+            (key(key::CHILD, 12, 0), SubjectKind::Child, "child worker"),
+            (key(key::CHILD, 13, 0), SubjectKind::Child, "a child"),
             (key(99, 0, 0), SubjectKind::Nothing, "more than there was room for"),
         ] {
             let found = named(&names, key);
             assert_eq!((found.kind, found.name.as_str()), (kind, want));
         }
-        assert_eq!(Names::new(HashMap::new()).id(SubjectKey::default()), None);
+        assert_eq!(Names::new(HashMap::new(), BTreeMap::new()).id(SubjectKey::default()), None);
     }
 }
