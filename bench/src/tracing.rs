@@ -47,8 +47,10 @@ pub fn measure(programs: &Programs, rounds: u32) -> Result<String> {
     let rounds = rounds.div_ceil(3).max(3);
     let mut text = String::new();
     for workload in workload::all(folder.path())? {
-        text.push_str(&beside(programs, folder.path(), &workload, rounds)?);
+        text.push_str(&beside(rows(programs)?, folder.path(), &workload, rounds)?);
     }
+    let workload = workload::ping_pong(folder.path())?;
+    text.push_str(&beside(rows_of_waits(programs)?, folder.path(), &workload, rounds)?);
     text.push_str(&loading::measure(programs, folder.path())?);
     Ok(text)
 }
@@ -56,15 +58,23 @@ pub fn measure(programs: &Programs, rounds: u32) -> Result<String> {
 fn rows(programs: &Programs) -> Result<Vec<Row>> {
     let mut rows = vec![Row::new("nobody", Tracer::Nobody)];
     for (name, asked) in ours::WAYS {
-        rows.push(Row::new(*name, Tracer::Ours(Ours::start(programs, asked)?)));
+        rows.push(Row::new(*name, Tracer::Ours(Ours::start(programs, "syscall_trace", asked)?)));
     }
     rows.extend(peers::ALL.iter().map(|peer| Row::new(peer.name, Tracer::Peer(*peer))));
     Ok(rows)
 }
 
+fn rows_of_waits(programs: &Programs) -> Result<Vec<Row>> {
+    let mut rows = vec![Row::new("nobody", Tracer::Nobody)];
+    for (name, asked) in ours::OF_WAITS {
+        rows.push(Row::new(*name, Tracer::Ours(Ours::start(programs, "perf_record", asked)?)));
+    }
+    rows.extend(peers::OF_WAITS.iter().map(|peer| Row::new(peer.name, Tracer::Peer(*peer))));
+    Ok(rows)
+}
+
 /// The same work again and again, each time traced by another.
-fn beside(programs: &Programs, folder: &Path, workload: &Workload, rounds: u32) -> Result<String> {
-    let mut rows = rows(programs)?;
+fn beside(mut rows: Vec<Row>, folder: &Path, workload: &Workload, rounds: u32) -> Result<String> {
     for _ in 0..rounds {
         for row in rows.iter_mut().filter(|row| row.missing.is_none()) {
             let what = format!("{}, traced by {}", workload.name, row.name);

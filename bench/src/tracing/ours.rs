@@ -1,4 +1,4 @@
-//! `syscall_trace` in a session with this machine.
+//! Our tools that trace, in a session with this machine.
 
 use crate::Programs;
 use anyhow::{Context as _, Result, bail};
@@ -12,13 +12,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// By its parameters.
+/// `syscall_trace`, by its parameters.
 pub const WAYS: &[(&str, &str)] = &[
     ("`syscall_trace`", r#"{"engine": "ebpf"}"#),
     ("`syscall_trace mode=detailed`", r#"{"engine": "ebpf", "mode": "detailed"}"#),
     ("the same by tracepoints", r#"{"engine": "tracepoints"}"#),
     ("the same by looks", r#"{"engine": "looks"}"#),
 ];
+
+/// What follows waits, by its parameters.
+pub const OF_WAITS: &[(&str, &str)] =
+    &[("`perf_record mode=off_cpu`, whole stacks", r#"{"mode": "off_cpu"}"#)];
 
 /// Longer than the work takes.
 const WINDOW_MS: u32 = 6_000;
@@ -27,6 +31,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A session in which it is loaded.
 pub struct Ours {
+    tool: &'static str,
     client: Client,
     asked: Value,
     waits_for: Option<u64>,
@@ -35,11 +40,11 @@ pub struct Ours {
 }
 
 impl Ours {
-    pub fn start(programs: &Programs, asked: &str) -> Result<Self> {
+    pub fn start(programs: &Programs, tool: &'static str, asked: &str) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let (client, worker) = session(programs, folder.path())?;
         let asked = serde_json::from_str(asked)?;
-        Ok(Self { client, asked, waits_for: None, _folder: folder, worker })
+        Ok(Self { tool, client, asked, waits_for: None, _folder: folder, worker })
     }
 
     /// Asks about a process, and waits until it is at work; what it says instead, where it cannot.
@@ -47,8 +52,9 @@ impl Ours {
         let mut asked = self.asked.clone();
         asked["pid"] = json!(std::process::id());
         asked["window_ms"] = json!(100);
+        let tool = self.tool;
         let call = |client: &mut Client, asked: &Value| {
-            client.ask("tools/call", &json!({"name": "syscall_trace", "arguments": asked}))
+            client.ask("tools/call", &json!({"name": tool, "arguments": asked}))
         };
         // In the first call it is loaded.
         let id = call(&mut self.client, &asked)?;

@@ -28,6 +28,22 @@ pub struct Peer {
     sign: Sign,
 }
 
+/// What follows waits.
+pub const OF_WAITS: [Peer; 2] = [
+    Peer {
+        name: "`perf sched record`, everything that runs",
+        program: "perf",
+        words: &["sched", "record", "-o", "FOLDER/traced", "-a"],
+        sign: Sign::Events,
+    },
+    Peer {
+        name: "`perf record -e sched:sched_switch -g`",
+        program: "perf",
+        words: &["record", "-e", "sched:sched_switch", "-g", "-o", "FOLDER/traced", "-p", "PID"],
+        sign: Sign::Events,
+    },
+];
+
 pub const ALL: [Peer; 4] = [
     Peer {
         name: "`strace -c`",

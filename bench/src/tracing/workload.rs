@@ -47,6 +47,16 @@ pub fn all(folder: &Path) -> Result<[Workload; 2]> {
     ])
 }
 
+/// Two processes that wait for each other all the time.
+pub fn ping_pong(folder: &Path) -> Result<Workload> {
+    const ROUNDS: u64 = 100_000;
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("pingpong.c");
+    compile(folder, &["gcc", "-O2", "-o", "pingpong", &source.display().to_string()])?;
+    let program = folder.join("pingpong").display().to_string();
+    let words = vec![program, ROUNDS.to_string()];
+    Ok(Workload { name: "two processes that hand each other a byte", words, calls: 4 * ROUNDS })
+}
+
 /// What a program used.
 #[derive(Clone, Copy, Default)]
 pub struct Used {
