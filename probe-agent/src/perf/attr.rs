@@ -90,6 +90,8 @@ pub mod flag {
     pub const COMM_EXEC: u64 = 1 << 24;
     /// Times are of a clock that is named. Linux 4.1.
     pub const USE_CLOCKID: u64 = 1 << 25;
+    /// Tells of each switch to and from a thread. Linux 4.3.
+    pub const CONTEXT_SWITCH: u64 = 1 << 26;
 }
 
 /// Reading an event tells for how long it was to count, and for how long it did.

@@ -32,6 +32,8 @@ pub enum Record<'b> {
     Born(Family),
     /// A thread ended.
     Ended(Family),
+    /// A thread got a processor, or gave it up.
+    Switched(Switched),
     /// So many records were lost, of any kind.
     Lost(u64),
     /// So many samples were lost.
@@ -162,6 +164,21 @@ pub struct Family {
     pub time_ns: u64,
 }
 
+/// A switch to a thread or from it, `PERF_RECORD_SWITCH`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switched {
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// When.
+    pub time_ns: u64,
+    /// Whether it gave the processor up.
+    pub is_out: bool,
+    /// Whether it was taken away. Linux 4.17.
+    pub is_preempted: bool,
+}
+
 /// A body that is shorter than its kind is, or says that it is longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a record of kind {kind} ends too early")]
@@ -179,9 +196,13 @@ const FORK: u32 = 7;
 const SAMPLE: u32 = 9;
 const MMAP2: u32 = 10;
 const LOST_SAMPLES: u32 = 13;
+const SWITCH: u32 = 14;
+const SWITCH_CPU_WIDE: u32 = 15;
 
 const MODE_MASK: u16 = 7;
 const IS_EXEC: u16 = 1 << 13;
+const IS_OUT: u16 = 1 << 13;
+const IS_PREEMPTED: u16 = 1 << 14;
 
 /// Thread, time and processor at the end of every record but samples.
 const TRAILER: usize = 24;
@@ -198,6 +219,7 @@ pub fn parse(kind: u32, misc: u16, body: &[u8], layout: Layout) -> Result<Record
         COMM => named(misc, body).map(Record::Named),
         FORK => family(body).map(Record::Born),
         EXIT => family(body).map(Record::Ended),
+        SWITCH | SWITCH_CPU_WIDE => switched(misc, body).map(Record::Switched),
         LOST => Cursor(body).skip(8).and_then(|mut rest| rest.number()).map(Record::Lost),
         LOST_SAMPLES => Cursor(body).number().map(Record::LostSamples),
         THROTTLE => Some(Record::Throttled),
@@ -262,6 +284,19 @@ fn family(body: &[u8]) -> Option<Family> {
     let (pid, parent_pid) = rest.pair()?;
     let (tid, _parent_tid) = rest.pair()?;
     Some(Family { pid, tid, parent_pid, time_ns: rest.number()? })
+}
+
+fn switched(misc: u16, body: &[u8]) -> Option<Switched> {
+    let (_, end) = body.split_at_checked(body.len().checked_sub(TRAILER)?)?;
+    let mut end = Cursor(end);
+    let (pid, tid) = end.pair()?;
+    Some(Switched {
+        pid,
+        tid,
+        time_ns: end.number()?,
+        is_out: misc & IS_OUT != 0,
+        is_preempted: misc & IS_PREEMPTED != 0,
+    })
 }
 
 /// What is before the end that all records but samples have, and that end from the time on.

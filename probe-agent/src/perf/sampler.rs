@@ -384,6 +384,7 @@ fn is_followed(followed: &mut Option<HashSet<u32>>, record: &Record<'_>) -> bool
             is_child
         }
         Record::Ended(family) => followed.contains(&family.pid),
+        Record::Switched(switched) => followed.contains(&switched.pid),
         Record::Lost(_)
         | Record::LostSamples(_)
         | Record::Throttled

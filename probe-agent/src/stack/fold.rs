@@ -92,7 +92,8 @@ impl<'r> Fold<'r> {
                     self.live.remove(&family.pid);
                 }
             }
-            Record::Lost(_)
+            Record::Switched(_)
+            | Record::Lost(_)
             | Record::LostSamples(_)
             | Record::Throttled
             | Record::Unthrottled

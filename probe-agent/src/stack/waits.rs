@@ -10,6 +10,7 @@ pub mod followed;
 pub mod holders;
 pub mod looked;
 pub mod records;
+pub mod switched;
 
 use super::{
     profile::{Builder, Function, Kind, Profile, Thread},

@@ -99,7 +99,9 @@ fn wanted(subject: &Subject, measure: Measure, root: &Root) -> Wanted {
     match (subject.scope, subject.pid) {
         (Scope::Host | Scope::Cgroup, _) => Wanted::SystemWide,
         (Scope::Process | Scope::Given, Some(pid)) if !is_own(pid) => Wanted::Others,
-        (Scope::Process | Scope::Given, _) if measure == Measure::ContextSwitches => {
+        (Scope::Process | Scope::Given, _)
+            if matches!(measure, Measure::ContextSwitches | Measure::Waits) =>
+        {
             Wanted::ContextSwitches
         }
         (Scope::Process | Scope::Given, _) => Wanted::OwnUser,

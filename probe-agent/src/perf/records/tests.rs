@@ -158,3 +158,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_switch_says_of_whom_and_which_way() {
+    let cases = [(0, false, false), (IS_OUT, true, false), (IS_OUT | IS_PREEMPTED, true, true)];
+    for (misc, is_out, is_preempted) in cases {
+        let wanted = Switched { pid: 5, tid: 7, time_ns: 9, is_out, is_preempted };
+        let narrow = bytes(&END);
+        assert_eq!(parse(SWITCH, misc, &narrow, PLAIN), Ok(Record::Switched(wanted)));
+        // Of everything that runs, it also says of the other thread.
+        let wide = bytes(&[&[pair(1, 2)][..], &END].concat());
+        assert_eq!(parse(SWITCH_CPU_WIDE, misc, &wide, PLAIN), Ok(Record::Switched(wanted)));
+    }
+    assert_eq!(parse(SWITCH, 0, &bytes(&END[1..]), PLAIN), Err(Malformed { kind: SWITCH }));
+}

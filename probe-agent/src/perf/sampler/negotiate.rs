@@ -3,7 +3,7 @@
 //! All is tried on the agent's own thread: what is refused there is refused everywhere. Software events
 //! come first, so that what an old kernel does not know is told from what a processor does not have.
 
-use super::{SamplerError, Settings, UserStack, refused, settings::sysctl};
+use super::{Measure, SamplerError, Settings, UserStack, refused, settings::sysctl};
 use crate::{
     perf::{
         attr::{Attributes, Event, FORMAT_LOST, USER_REGISTERS, flag, sample},
@@ -182,6 +182,9 @@ fn describe(attributes: &mut Attributes, settings: &Settings, hertz: u64) {
         // With it in the sample, a software event is sampled each time whatever the period
         // (`perf_swevent_event` in `kernel/events/core.c`).
         attributes.sample_type &= !sample::PERIOD;
+    }
+    if settings.measure == Measure::Waits {
+        attributes.flags |= flag::CONTEXT_SWITCH;
     }
     if !settings.with_kernel && !settings.measure.is_of_the_kernel() {
         without_kernel(attributes);

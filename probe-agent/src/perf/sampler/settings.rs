@@ -99,6 +99,8 @@ pub enum Measure {
     ContextSwitches,
     /// Misses of the last cache.
     CacheMisses,
+    /// Every context switch, and when the thread runs again.
+    Waits,
 }
 
 impl Measure {
@@ -107,14 +109,14 @@ impl Measure {
         match self {
             Self::Cpu => &[Event::Cycles, Event::CpuClock],
             Self::PageFaults => &[Event::PageFaults],
-            Self::ContextSwitches => &[Event::ContextSwitches],
+            Self::ContextSwitches | Self::Waits => &[Event::ContextSwitches],
             Self::CacheMisses => &[Event::CacheMisses],
         }
     }
 
     /// Whether it is only seen where the kernel may be looked at.
     pub(super) const fn is_of_the_kernel(self) -> bool {
-        matches!(self, Self::ContextSwitches)
+        matches!(self, Self::ContextSwitches | Self::Waits)
     }
 }
 

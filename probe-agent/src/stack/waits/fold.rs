@@ -108,6 +108,18 @@ impl<'r> Fold<'r> {
         self.walk(way, start, weight);
     }
 
+    /// Takes the stack of a thread with all registers that samples have.
+    pub(super) fn sampled(
+        &mut self,
+        way: Way,
+        registers: &[u64],
+        (stack, is_full): (&[u8], bool),
+        weight: u64,
+    ) {
+        let Some(registers) = registers.first_chunk().copied() else { return };
+        self.walk(way, Start { registers, stack, is_full }, weight);
+    }
+
     /// Takes the stack of a thread that was found waiting.
     pub(super) fn found(&mut self, way: Way, user: &UserPart, weight: u64) {
         let registers = registers_of(&way, [NOT_KNOWN; 2]);

@@ -57,13 +57,20 @@ pub enum NotLooked<E> {
     Window(E),
 }
 
+/// Ways of threads that were looked at.
+pub(super) struct Sights<'r> {
+    root: &'r Root,
+    /// Functions of the kernel by the number of their stack.
+    pub(super) names: HashMap<u64, Vec<Vec<u8>>>,
+}
+
 struct Looker<'r> {
     root: &'r Root,
     scope: &'r Scope,
     reader: Reader,
     fold: Fold<'r>,
     ways: HashMap<Way, Spent>,
-    names: HashMap<u64, Vec<Vec<u8>>>,
+    sights: Sights<'r>,
     /// Where a thread waited at the last look at it, and when that was.
     last: HashMap<Id, (Option<Way>, Instant)>,
     began: Instant,
@@ -89,7 +96,7 @@ pub fn look<W: Window>(
         reader: Reader::new(root, dump_bytes),
         fold: Fold::new(root, dump_bytes, limits),
         ways: HashMap::new(),
-        names: HashMap::new(),
+        sights: Sights::new(root),
         last: HashMap::new(),
         began: Instant::now(),
         turn: 0,
@@ -154,7 +161,7 @@ impl Looker<'_> {
         let before = self.last.get(&id).copied();
         let since = before.map_or(self.began, |(_, when)| when);
         let time = u64::try_from((now - since).as_nanos()).unwrap_or(u64::MAX);
-        let found = self.way_of(id, wait);
+        let found = self.sights.way_of(id, wait);
         self.last.insert(id, (found.as_ref().map(|(way, _)| *way), now));
         let Some((way, mut spent)) = found else { return };
         if let Some(user) = &wait.user
@@ -174,8 +181,33 @@ impl Looker<'_> {
         self.totals.waits += u64::from(!goes_on);
     }
 
+    fn finish(self, start: Duration) -> Looked {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let waiting: HashSet<Way> = self.last.values().filter_map(|(way, _)| *way).collect();
+        let numbered = (1_u64..).zip(self.ways);
+        let gathered = Gathered {
+            ways: numbered.map(|(number, (way, spent))| (way, number, spent)).collect(),
+            kernel_names: self.sights.names,
+            totals: self.totals,
+            times: (nanos(start), nanos(clock::monotonic())),
+            ..Gathered::default()
+        };
+        let mut waits = self.fold.finish(gathered, &mut |_| {});
+        for part in &mut waits.parts {
+            part.still_waiting = u32::from(waiting.contains(&part.way));
+        }
+        waits.still_waiting = waits.parts.iter().map(|part| u64::from(part.still_waiting)).sum();
+        Looked { waits, refused: self.refused }
+    }
+}
+
+impl<'r> Sights<'r> {
+    pub(super) fn new(root: &'r Root) -> Self {
+        Self { root, names: HashMap::new() }
+    }
+
     /// The way that a thread is found in; nothing where it runs, or ended.
-    fn way_of(&mut self, (pid, tid): Id, wait: &Wait) -> Option<(Way, Spent)> {
+    pub(super) fn way_of(&mut self, (pid, tid): Id, wait: &Wait) -> Option<(Way, Spent)> {
         if wait.refused.is_none() && wait.user.is_none() {
             return None;
         }
@@ -207,7 +239,7 @@ impl Looker<'_> {
         Some((way, Spent { arguments, state, name, process, ..Spent::default() }))
     }
 
-    fn process_name(&self, pid: u32) -> Vec<u8> {
+    pub(super) fn process_name(&self, pid: u32) -> Vec<u8> {
         let mut room = [0; 64];
         let name = self.root.read_proc_once(&format!("{pid}/comm"), &mut room).unwrap_or_default();
         name.strip_suffix(b"\n").unwrap_or(name).to_vec()
@@ -223,25 +255,6 @@ impl Looker<'_> {
         let number = hasher.finish().max(1);
         self.names.entry(number).or_insert_with(|| names.to_vec());
         number
-    }
-
-    fn finish(self, start: Duration) -> Looked {
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let waiting: HashSet<Way> = self.last.values().filter_map(|(way, _)| *way).collect();
-        let numbered = (1_u64..).zip(self.ways);
-        let gathered = Gathered {
-            ways: numbered.map(|(number, (way, spent))| (way, number, spent)).collect(),
-            kernel_names: self.names,
-            totals: self.totals,
-            times: (nanos(start), nanos(clock::monotonic())),
-            ..Gathered::default()
-        };
-        let mut waits = self.fold.finish(gathered, &mut |_| {});
-        for part in &mut waits.parts {
-            part.still_waiting = u32::from(waiting.contains(&part.way));
-        }
-        waits.still_waiting = waits.parts.iter().map(|part| u64::from(part.still_waiting)).sum();
-        Looked { waits, refused: self.refused }
     }
 }
 

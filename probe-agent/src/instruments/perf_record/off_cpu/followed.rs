@@ -5,13 +5,16 @@ use crate::{
     call::Context,
     instruments::{
         capabilities::refusals,
-        sampling::{Passing, Subject},
+        sampling::{self, Passing, Subject},
     },
+    perf::sampler::Measure,
     stack::{
+        record::NoRecording,
         recording::Limits,
         waits::{
             followed::{self, NotFollowed, STACK_EACH, Settings},
             looked::{self, NotLooked},
+            switched,
         },
     },
 };
@@ -52,7 +55,38 @@ pub(super) fn follow(
         Err(NotFollowed::Window(error)) => Err(error),
         Err(NotFollowed::Bpf(why)) => {
             let refused = refusals::of_bpf(context.root, CheckId::BpfTpBtf, &why);
-            look(request, &settings, refused, context)
+            switches(request, subject, &settings, refused, context)
+        }
+    }
+}
+
+/// Follows switches by records of them; looks at threads where that may not be either.
+fn switches(
+    request: &Request,
+    subject: &Subject,
+    settings: &Settings,
+    refused: Refusal,
+    context: &Context<'_>,
+) -> Result<Seen, AgentError> {
+    let mut window = Passing::new(context, Duration::from_millis(request.window_ms.into()));
+    let how = (settings.dump_bytes, Limits::default());
+    match switched::follow(context.root, &settings.scope, how, &mut window) {
+        Ok(waits) => Ok(Seen {
+            waits,
+            took: window.passed(),
+            engine: Engine::PerfEvents,
+            refused: vec![refused],
+            stack_each_us: 0,
+            sees_wakings: false,
+        }),
+        Err(NoRecording::Window(error)) => Err(error),
+        Err(NoRecording::Sampler(why)) => {
+            match sampling::error(why, (subject, Measure::Waits), context) {
+                AgentError::NotSampled(second) => {
+                    look(request, settings, vec![refused, second], context)
+                }
+                other => Err(other),
+            }
         }
     }
 }
@@ -61,7 +95,7 @@ pub(super) fn follow(
 fn look(
     request: &Request,
     settings: &Settings,
-    refused: Refusal,
+    refused: Vec<Refusal>,
     context: &Context<'_>,
 ) -> Result<Seen, AgentError> {
     let mut window = Passing::new(context, Duration::from_millis(request.window_ms.into()));
@@ -71,7 +105,7 @@ fn look(
             waits: looked.waits,
             took: window.passed(),
             engine: Engine::Looks,
-            refused: vec![refused],
+            refused,
             stack_each_us: 0,
             sees_wakings: false,
         }),
@@ -81,7 +115,10 @@ fn look(
                 AgentError::NoSuchProcess { pid, agent_uid: rustix::process::geteuid().as_raw() }
             }
             // Of a machine without a process nobody could tell.
-            None => AgentError::NotSampled(refused),
+            None => match refused.into_iter().next() {
+                Some(refused) => AgentError::NotSampled(refused),
+                None => AgentError::ParametersRefused,
+            },
         }),
     }
 }

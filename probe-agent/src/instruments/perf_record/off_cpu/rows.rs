@@ -10,7 +10,7 @@ use crate::{
         profile::Profile,
         waits::{
             Part, Waits,
-            records::{OUTSIDE, PREEMPTED, RawSubject},
+            records::{OUTSIDE, PREEMPTED, RawSubject, UNKNOWN},
         },
     },
 };
@@ -85,7 +85,8 @@ pub(super) fn groups<'w>(waits: &'w Waits, profile: &Profile, is_of_host: bool) 
         let Some((first, ..)) = parts.first().copied() else { continue };
         let heaviest = together.stacks.into_iter().max_by_key(|(_, time)| *time);
         let of_stack = heaviest.map(|(stack, _)| stack).unwrap_or_default();
-        let (call, kind) = (call_of(first), kind_of(first, &of_stack, profile));
+        let call = call_of(first).or_else(|| call_by_function(&of_stack, profile));
+        let kind = kind_of(first, &of_stack, profile);
         let is_by_design = is_by_design(first, (call, kind), is_of_host);
         let wakers = wakers::of(&parts, waits, &functions);
         groups.push(Group { parts, functions: of_stack, kind, call, wakers, is_by_design });
@@ -149,12 +150,34 @@ fn kind_of(part: &Part, functions: &[u32], profile: &Profile) -> WaitKind {
         .map(|function| function.name.as_str().to_owned())
         .find(|name| !name.starts_with("schedule") && !name.starts_with("__schedule"));
     let kind = syscall_kind(part, channel.as_deref());
+    if kind == WaitKind::Futex && part.way.call == UNKNOWN && is_below_lock(functions, profile) {
+        return WaitKind::Lock;
+    }
     // A socket that is waited for alone is a peer that is waited for.
     match (kind, What::of(&part.subject)) {
         (WaitKind::Poll, Some(What::Peer | What::Socket)) => WaitKind::Socket,
         (WaitKind::Poll, Some(What::Pipe)) => WaitKind::Pipe,
         (kind, _) => kind,
     }
+}
+
+/// The system call by the function of the kernel that serves it.
+fn call_by_function(functions: &[u32], profile: &Profile) -> Option<&'static str> {
+    const BEGIN: [&str; 4] = ["__x64_sys_", "__arm64_sys_", "__do_sys_", "ksys_"];
+    let name = |function: &u32| Some(profile.described(*function)?.name.as_str().to_owned());
+    functions.iter().filter_map(name).find_map(|name| {
+        let call = BEGIN.iter().find_map(|begin| name.strip_prefix(begin))?;
+        Some(call.parse::<Sysno>().ok()?.name())
+    })
+}
+
+/// Whether a library's function for taking a lock is among the calls, where arguments do not tell.
+fn is_below_lock(functions: &[u32], profile: &Profile) -> bool {
+    const LOCKS: [&str; 4] = ["mutex_lock", "lll_lock_wait", "lock_contended", "rwlock"];
+    functions.iter().filter_map(|function| profile.described(*function)).any(|function| {
+        function.kind == Kind::User
+            && LOCKS.iter().any(|lock| function.name.as_str().contains(lock))
+    })
 }
 
 /// The kind by the state, the function of the kernel and the call.
@@ -164,7 +187,10 @@ fn syscall_kind(part: &Part, channel: Option<&str>) -> WaitKind {
     const STOPPED: u32 = 4 | 8;
     let state = if part.spent.state & STOPPED != 0 {
         State::Stopped
-    } else if part.spent.state & UNINTERRUPTIBLE != 0 {
+    } else if part.spent.state & UNINTERRUPTIBLE != 0
+        // Where the state is not known, the function tells.
+        || part.spent.state == 0 && channel.is_some()
+    {
         State::UninterruptibleSleep
     } else {
         State::Sleeping
