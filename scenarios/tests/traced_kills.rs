@@ -4,7 +4,7 @@
 //!
 //! Each run has a seed of its own, which it prints. `SYSMCP_TEST_SEED` is the one to use instead.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 #[path = "traced_kills/attached.rs"]
 mod attached;

@@ -16,8 +16,8 @@ use std::{
 pub const WAYS: &[(&str, &str)] = &[
     ("`syscall_trace`", r#"{"engine": "ebpf"}"#),
     ("`syscall_trace mode=detailed`", r#"{"engine": "ebpf", "mode": "detailed"}"#),
-    ("the same by tracepoints", r#"{"engine": "tracepoints"}"#),
-    ("the same by looks", r#"{"engine": "looks"}"#),
+    ("`syscall_trace engine=tracepoints`", r#"{"engine": "tracepoints"}"#),
+    ("`syscall_trace engine=looks`", r#"{"engine": "looks"}"#),
 ];
 
 /// What follows waits, by its parameters.
@@ -33,7 +33,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Ours {
     tool: &'static str,
     client: Client,
-    asked: Value,
+    asked: serde_json::Map<String, Value>,
     waits_for: Option<u64>,
     _folder: tempfile::TempDir,
     worker: u64,
@@ -49,24 +49,15 @@ impl Ours {
 
     /// Asks about a process, and waits until it is at work; what it says instead, where it cannot.
     pub fn begin(&mut self, pid: u32) -> Result<Option<String>> {
-        let mut asked = self.asked.clone();
-        asked["pid"] = json!(std::process::id());
-        asked["window_ms"] = json!(100);
-        let tool = self.tool;
-        let call = |client: &mut Client, asked: &Value| {
-            client.ask("tools/call", &json!({"name": tool, "arguments": asked}))
-        };
         // In the first call it is loaded.
-        let id = call(&mut self.client, &asked)?;
+        let id = self.ask(std::process::id(), 100)?;
         let first = self.client.reply(id, PATIENCE)?.context("no answer")?;
         if first.pointer("/result/isError") == Some(&json!(true)) {
             let said = first.pointer("/result/content/0/text").and_then(Value::as_str);
             return Ok(Some(said.unwrap_or("it cannot").replace('\n', " ")));
         }
-        asked["pid"] = json!(pid);
-        asked["window_ms"] = json!(WINDOW_MS);
         let idle = attached(self.worker);
-        self.waits_for = Some(call(&mut self.client, &asked)?);
+        self.waits_for = Some(self.ask(pid, WINDOW_MS)?);
         let started = Instant::now();
         // What only looks attaches nothing.
         while attached(self.worker) <= idle && started.elapsed() < Duration::from_secs(1) {
@@ -74,6 +65,13 @@ impl Ours {
         }
         sleep(Duration::from_millis(100));
         Ok(None)
+    }
+
+    fn ask(&mut self, pid: u32, window_ms: u32) -> Result<u64> {
+        let mut asked = self.asked.clone();
+        asked.insert("pid".to_owned(), json!(pid));
+        asked.insert("window_ms".to_owned(), json!(window_ms));
+        self.client.ask("tools/call", &json!({"name": self.tool, "arguments": asked}))
     }
 
     /// Calls that it counted; none where it counts none.

@@ -1,7 +1,12 @@
 //! What a tracer has on a machine, as it is seen from outside: programs and maps of BPF by their
 //! numbers, threads that are traced or stopped.
 
-use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// A program, a map or a link of BPF, by what bpftool calls its kind and by its number. The kernel gives
 /// numbers in order, and to no other before it has been round (`idr_alloc_cyclic` in
@@ -101,7 +106,7 @@ pub fn touched(group: u32) -> Vec<Touched> {
 }
 
 /// The process group, the fifth field of `stat` (proc_pid_stat(5)).
-fn group_of(process: &PathBuf) -> Option<u32> {
+fn group_of(process: &Path) -> Option<u32> {
     process.file_name()?.to_str()?.parse::<u32>().ok()?;
     let stat = fs::read_to_string(process.join("stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
