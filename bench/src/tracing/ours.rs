@@ -25,7 +25,7 @@ pub const OF_WAITS: &[(&str, &str)] =
     &[("`perf_record mode=off_cpu`, whole stacks", r#"{"mode": "off_cpu"}"#)];
 
 /// Longer than the work takes.
-const WINDOW_MS: u32 = 6_000;
+const WINDOW_MS: u32 = 3_000;
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 

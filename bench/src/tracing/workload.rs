@@ -11,8 +11,8 @@ use std::{
     time::Instant,
 };
 
-/// Rounds of a call or three, which take some tenths of a second.
-const ROUNDS: u64 = 200_000;
+/// Rounds of a call or three, which takes some hundredths of a second.
+const ROUNDS: u64 = 40_000;
 
 /// A program.
 pub struct Workload {
