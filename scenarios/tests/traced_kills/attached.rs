@@ -73,6 +73,14 @@ pub fn has_events(pid: u32) -> bool {
     links.into_iter().any(|link| link.as_os_str() == "anon_inode:[perf_event]")
 }
 
+/// Whether some processes hold programs of BPF that run: by a link, or at events of the kernel's perf.
+/// What is only loaded does not.
+pub fn runs_programs(pids: &[u32]) -> bool {
+    let held = held_by(pids);
+    let has = |kind| held.iter().any(|(other, _)| *other == kind);
+    has("link") || (has("prog") && pids.iter().any(|pid| has_events(*pid)))
+}
+
 /// A thread that is not left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touched {

@@ -190,7 +190,7 @@ impl Before {
         let has_agent = look.marked.values().any(|name| name == SUPERVISOR);
         let is_at_work = has_agent
             && match question.sign {
-                Sign::Bpf => ids.iter().any(|(kind, _)| *kind == "prog"),
+                Sign::Bpf => attached::runs_programs(&pids),
                 Sign::Traced => {
                     attached::touched(program.pid()).iter().any(attached::Touched::is_traced)
                 }

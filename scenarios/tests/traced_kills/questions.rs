@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 /// What is to be seen from outside while an engine is at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// Processes of the session hold programs of BPF.
+    /// Processes of the session hold programs of BPF that run.
     Bpf,
     /// Threads of the program are traced.
     Traced,
