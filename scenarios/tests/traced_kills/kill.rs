@@ -276,7 +276,9 @@ pub fn run(site: &Site, question: &Question, victim: Victim, moment: Duration) -
 fn until_clean(site: &Site, before: &Before, program: &Program, victim: Victim) -> Vec<String> {
     let left = second_way::still_left(PATIENCE, || {
         let look = site.session();
-        let mut left: Vec<String> = look.session().iter().map(ToString::to_string).collect();
+        // The scripts of a session are long.
+        let short = |seen: &Seen| seen.to_string().chars().take(200).collect::<String>();
+        let mut left: Vec<String> = look.session().iter().map(short).collect();
         left.extend(attached::still_there(&before.ids));
         left.extend(site.files());
         if victim != Victim::Program {
