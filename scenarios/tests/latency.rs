@@ -317,7 +317,9 @@ fn whoever_asks_gets_what_is_permitted_and_is_told_what_is_not() {
     let summed = ["thread_accounts", "device_counters", "thread_accounts", "protocol_counters"];
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let without = ["setpriv", "--bounding-set=-bpf,-perfmon,-sys_admin"];
-    let cases: [(&str, &[&str], [&str; 4], &[&str]); 4] = [
+    /// Who asks, what makes one of them, how each kind is told, and what the refusal says.
+    type Case<'a> = (&'a str, &'a [&'a str], [&'a str; 4], &'a [&'a str]);
+    let cases: [Case<'_>; 4] = [
         ("root", &[], traced, &[]),
         ("an ordinary user", &nobody, summed, &["bpf_tp_btf", "root"]),
         ("root without the capabilities", &without, summed, &["bpf_tp_btf", "CAP_BPF"]),

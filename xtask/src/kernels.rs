@@ -7,6 +7,7 @@ use crate::{
     debian::{Apt, once},
     setup,
     shell::{self, cargo},
+    suite::{self, Suite},
 };
 use anyhow::{Context as _, Result, bail};
 use std::{
@@ -125,17 +126,11 @@ fn agent_tests() -> Result<Vec<u8>> {
     let mut build = cargo();
     build
         .args(["test", "--quiet", "--no-run", "--package", "probe-agent", "--lib"])
-        .args(["--target", TARGET, "--message-format", "json"])
+        .args(["--target", TARGET, "--message-format", suite::MESSAGES])
         // What is for debuggers is no use in a guest, and as large as all else.
         .env("CARGO_PROFILE_DEV_STRIP", "symbols");
-    let messages = shell::output(&mut build)?;
-    let path = messages.lines().find_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let is_test = message["profile"]["test"] == true;
-        message["executable"].as_str().filter(|_| is_test).map(str::to_owned)
-    });
-    let path = path.context("cargo built no tests of the agent")?;
-    fs::read(&path).with_context(|| format!("could not read {path}"))
+    let path = Suite::of(&shell::output(&mut build)?)?.only_executable()?;
+    fs::read(&path).with_context(|| format!("could not read {}", path.display()))
 }
 
 /// The package with the newest kernel of a release.

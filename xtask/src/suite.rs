@@ -14,6 +14,9 @@ use std::{
 /// The crate whose tests measure, on a machine with few processors: one test at a time.
 const SCENARIOS: &str = "scenarios";
 
+/// How cargo is to tell what it builds.
+pub const MESSAGES: &str = "json-render-diagnostics";
+
 /// A program of tests.
 #[derive(Debug, PartialEq, Eq)]
 struct Tests {
@@ -34,12 +37,12 @@ impl Suite {
     pub fn build() -> Result<Self> {
         let mut build = cargo();
         build.args(["test", "--workspace", "--no-run", "--quiet"]);
-        build.args(["--message-format", "json-render-diagnostics"]);
+        build.args(["--message-format", MESSAGES]);
         Self::of(&shell::output(&mut build)?)
     }
 
     /// What cargo's messages say was built.
-    fn of(messages: &str) -> Result<Self> {
+    pub fn of(messages: &str) -> Result<Self> {
         let mut suite = Vec::new();
         for line in messages.lines() {
             let message: Value = serde_json::from_str(line)
@@ -50,6 +53,14 @@ impl Suite {
             bail!("cargo built no tests");
         }
         Ok(Self(suite))
+    }
+
+    /// The program of tests where one alone was built.
+    pub fn only_executable(self) -> Result<PathBuf> {
+        let [tests] = <[Tests; 1]>::try_from(self.0).map_err(|several| {
+            anyhow::anyhow!("cargo built {} programs of tests", several.len())
+        })?;
+        Ok(tests.executable)
     }
 
     /// Runs all tests but the scenarios.

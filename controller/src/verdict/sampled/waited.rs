@@ -173,7 +173,18 @@ fn not_told(report: &Report, off_cpu: &OffCpu, meta: &Meta) -> Vec<String> {
              thread: threads were only looked at, twenty times a second at most"
                 .to_owned(),
         ),
-        _ => sentences.push(
+        Engine::PerfEvents
+        | Engine::Procfs
+        | Engine::Stored
+        | Engine::Counter
+        | Engine::Snapshot
+        | Engine::Trials
+        | Engine::Given
+        | Engine::Tracepoints
+        | Engine::Ptrace
+        | Engine::Strace
+        | Engine::Perf
+        | Engine::Bpftrace => sentences.push(
             "who woke a thread, and how long it then waited for a processor: only switches were \
              seen"
                 .to_owned(),

@@ -10,7 +10,10 @@ use crate::{
     proc::{KeptFile, Root, loadavg},
 };
 use rustix::io::Errno;
-use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    ops::Range,
+};
 
 /// Files that stay open, and what they said.
 #[derive(Debug, Default)]
@@ -30,6 +33,10 @@ struct Kept {
 
 /// What a read of a line brought.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time; a box would be an allocation for each process"
+)]
 pub(super) enum Line {
     /// It says what it said, so this is known of it, as of then.
     Same(Sample),
@@ -55,11 +62,13 @@ impl KeptLines {
         if root.live_top().is_none() {
             return Line::NotKept;
         }
-        if !self.by_pid.contains_key(&pid) {
-            let Ok(file) = root.keep_proc(path) else { return Line::NotKept };
-            self.by_pid.insert(pid, Kept { file, line: Box::default(), known: None });
-        }
-        let Some(kept) = self.by_pid.get_mut(&pid) else { return Line::NotKept };
+        let kept = match self.by_pid.entry(pid) {
+            Entry::Occupied(kept) => kept.into_mut(),
+            Entry::Vacant(place) => {
+                let Ok(file) = root.keep_proc(path) else { return Line::NotKept };
+                place.insert(Kept { file, line: Box::default(), known: None })
+            }
+        };
         let Ok(line) = kept.file.read(buffer) else {
             self.by_pid.remove(&pid);
             return Line::Ended;

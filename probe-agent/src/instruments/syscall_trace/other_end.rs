@@ -129,6 +129,7 @@ mod tests {
                 begun_before: Observed::Known(0),
                 pending: Vec::new(),
                 lost_on: Vec::new(),
+                lost_elsewhere: 0,
                 malformed: 0,
                 added_per_call: Observed::Unknown(Reason::NotAskedFor),
                 pause_us_max: 0,

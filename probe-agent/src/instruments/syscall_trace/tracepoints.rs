@@ -143,6 +143,7 @@ impl Watched<'_> {
             Record::Named(_)
             | Record::Mapped(_)
             | Record::Born(_)
+            | Record::Switched(_)
             | Record::Lost(_)
             | Record::LostSamples(_)
             | Record::Throttled

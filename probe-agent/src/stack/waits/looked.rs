@@ -225,7 +225,7 @@ impl<'r> Sights<'r> {
             .as_ref()
             .map_or((0, 0), |user| (user.stack_pointer, user.instruction_pointer));
         let call = match (&wait.entered, &wait.user) {
-            (Some(call), _) => i32::try_from(call.number.id()).unwrap_or(UNKNOWN),
+            (Some(call), _) => call.number.id(),
             (None, Some(_)) => OUTSIDE,
             (None, None) => UNKNOWN,
         };

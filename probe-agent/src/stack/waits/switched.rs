@@ -124,7 +124,16 @@ impl Follower<'_> {
             Record::Ended(family) => {
                 self.off.remove(&family.tid);
             }
-            _ => {}
+            Record::Sample(_)
+            | Record::Switched(_)
+            | Record::Mapped(_)
+            | Record::Named(_)
+            | Record::Born(_)
+            | Record::Lost(_)
+            | Record::LostSamples(_)
+            | Record::Throttled
+            | Record::Unthrottled
+            | Record::Other(_) => {}
         }
     }
 

@@ -81,12 +81,9 @@ fn switches(
         }),
         Err(NoRecording::Window(error)) => Err(error),
         Err(NoRecording::Sampler(why)) => {
-            match sampling::error(why, (subject, Measure::Waits), context) {
-                AgentError::NotSampled(second) => {
-                    look(request, settings, vec![refused, second], context)
-                }
-                other => Err(other),
-            }
+            let error = sampling::error(why, (subject, Measure::Waits), context);
+            let AgentError::NotSampled(second) = error else { return Err(error) };
+            look(request, settings, vec![refused, second], context)
         }
     }
 }

@@ -113,9 +113,10 @@ pub(super) fn named(part: &Part, call: Option<&str>, root: &Root) -> Option<Subj
             (name.unwrap_or_else(|| by_number(what, raw).into_bytes()), is_partial)
         }
     };
-    let other_end = match what {
-        What::Pipe => holders::other_ends(root, raw.inode, (pid, reads(call))),
-        _ => Vec::new(),
+    let other_end = if what == What::Pipe {
+        holders::other_ends(root, raw.inode, (pid, reads(call)))
+    } else {
+        Vec::new()
     };
     let kind = what.kind(&name);
     let name = HostText::new(&name).end_of_path(PATH_BYTES);
@@ -151,7 +152,13 @@ fn by_number(what: What, raw: &RawSubject) -> String {
     match what {
         What::Pipe => format!("pipe:[{}]", raw.inode),
         What::Socket => format!("socket:[{}]", raw.inode),
-        _ => format!("inode {} of device {major}:{minor}", raw.inode),
+        What::File
+        | What::CharacterDevice
+        | What::Peer
+        | What::Listener
+        | What::Futex
+        | What::Descriptor
+        | What::Descriptors => format!("inode {} of device {major}:{minor}", raw.inode),
     }
 }
 
