@@ -16,7 +16,7 @@ use workload::{Used, Workload};
 /// Who traces.
 enum Tracer {
     Nobody,
-    Ours(Ours),
+    Ours(Box<Ours>),
     Peer(Peer),
 }
 
@@ -58,7 +58,10 @@ pub fn measure(programs: &Programs, rounds: u32) -> Result<String> {
 fn rows(programs: &Programs) -> Result<Vec<Row>> {
     let mut rows = vec![Row::new("nobody", Tracer::Nobody)];
     for (name, asked) in ours::WAYS {
-        rows.push(Row::new(*name, Tracer::Ours(Ours::start(programs, "syscall_trace", asked)?)));
+        rows.push(Row::new(
+            *name,
+            Tracer::Ours(Ours::start(programs, "syscall_trace", asked)?.into()),
+        ));
     }
     rows.extend(peers::ALL.iter().map(|peer| Row::new(peer.name, Tracer::Peer(*peer))));
     Ok(rows)
@@ -67,7 +70,10 @@ fn rows(programs: &Programs) -> Result<Vec<Row>> {
 fn rows_of_waits(programs: &Programs) -> Result<Vec<Row>> {
     let mut rows = vec![Row::new("nobody", Tracer::Nobody)];
     for (name, asked) in ours::OF_WAITS {
-        rows.push(Row::new(*name, Tracer::Ours(Ours::start(programs, "perf_record", asked)?)));
+        rows.push(Row::new(
+            *name,
+            Tracer::Ours(Ours::start(programs, "perf_record", asked)?.into()),
+        ));
     }
     rows.extend(peers::OF_WAITS.iter().map(|peer| Row::new(peer.name, Tracer::Peer(*peer))));
     Ok(rows)

@@ -97,7 +97,7 @@ fn is_asked() -> bool {
 type Asked = (&'static str, fn(u32) -> Value);
 
 /// Every tool that measures. One more is added here, and what it may leave open in the golden.
-const ASKED: [Asked; 7] = [
+const ASKED: [Asked; 8] = [
     ("host_snapshot", |_| json!({"detail": "full", "limit": 100})),
     ("process_list", |_| json!({"limit": 200})),
     ("process_inspect", |pid| json!({"pid": pid, "threads": 100})),
@@ -105,6 +105,7 @@ const ASKED: [Asked; 7] = [
     ("inspect_source", |pid| json!({"pid": pid, "function": "main"})),
     ("memory_profile", |pid| json!({"pid": pid, "mappings": 100, "sites": true})),
     ("latency", |_| json!({"window_ms": 1_000})),
+    ("syscall_trace", |pid| json!({"pid": pid, "mode": "detailed", "window_ms": 1_000})),
 ];
 
 /// Root is told everything, but for what is listed, with the reason, in a file.

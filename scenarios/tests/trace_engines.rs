@@ -2,11 +2,7 @@
 //! is known no more, and what would lift that. And what a tracer does to those it traces: nothing that
 //! stays.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use scenarios::{

@@ -1,19 +1,20 @@
 //! What a model is told about the server as a whole, made from the tools that are offered.
 
-use crate::{target::Target, targets::Targets, tools::Selection, verdict::process_class};
+use crate::{target::Target, targets::Targets, tools::Selection};
 
 /// Bytes of instructions that every client passes on.
 const MOST_BYTES: usize = 2000;
 
 /// When to take which further tool.
-const FURTHER: [(&str, &str); 5] = [
+const FURTHER: [(&str, &str); 6] = [
     (
         "perf_record",
-        "If it uses the processor, perf_record says in which functions, and perf_report by which \
-         calls, from the same recording.",
+        "perf_record says in which functions it uses the processor or, with mode off_cpu, waits; \
+         perf_report by which calls, from the same recording.",
     ),
     ("inspect_source", "Then inspect_source shows on which lines of the source."),
-    ("latency", "If it waits, latency says what for and how long."),
+    ("syscall_trace", "If it waits, syscall_trace says in which calls, and on what."),
+    ("latency", "latency says how long for processors, disks and peers."),
     (
         "memory_profile",
         "If its memory grows, memory_profile says whether that is a leak, how fast it is, and when \
@@ -76,8 +77,8 @@ fn about(selection: &Selection, place: &str) -> String {
     )];
     if offers("host_snapshot") {
         parts.push(
-            "If it is not known which process is slow, host_snapshot says first whether the machine \
-             is short of processors, storage, memory or network."
+            "If it is not known which process is slow, host_snapshot says first what the machine is \
+             short of."
                 .to_owned(),
         );
     }
@@ -89,12 +90,12 @@ fn about(selection: &Selection, place: &str) -> String {
         );
     }
     if offers("process_inspect") {
-        parts.push(format!(
-            "Then process_inspect on a pid with its start_ticks: it names the class ({}) with the \
-             numbers for it and against look-alikes. A process that hardly runs is not healthy for \
-             that: see what it waits in.",
-            process_class::names()
-        ));
+        parts.push(
+            "Then process_inspect on a pid with its start_ticks: it names the class of what holds it \
+             up, with the numbers for it and against look-alikes. A process that hardly runs is not \
+             healthy for that: see what it waits in."
+                .to_owned(),
+        );
     }
     let further = FURTHER.iter().filter(|(tool, _)| offers(tool));
     parts.extend(further.map(|(_, words)| (*words).to_owned()));

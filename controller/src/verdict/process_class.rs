@@ -60,11 +60,6 @@ impl Class {
     }
 }
 
-/// The names of all classes, for a sentence.
-pub fn names() -> String {
-    rules::ALL.map(|(class, _)| class.name()).join(", ")
-}
-
 /// Classifies one process, by what was measured in a window of so many milliseconds.
 pub fn conclude(report: &Report, window_ms: Option<u64>) -> Conclusion {
     let facts = rules::Facts { report, window_ms };
@@ -91,6 +86,10 @@ fn next_steps(class: Class, report: &Report) -> Vec<NextStep> {
         let parameters = json!({"pid": pid, "start_ticks": start_ticks, "kinds": [kind]});
         step("latency", parameters, why)
     };
+    let calls = |why| {
+        let parameters = json!({"pid": pid, "start_ticks": start_ticks, "mode": "detailed"});
+        step("syscall_trace", parameters, why)
+    };
     match class {
         Class::Zombie => vec![step(
             "process_inspect",
@@ -107,6 +106,7 @@ fn next_steps(class: Class, report: &Report) -> Vec<NextStep> {
             step("process_list", json!({}), "which processes have the processors"),
         ],
         Class::BlockedOnIo => vec![
+            calls("on which files its calls wait, and for how long"),
             latency("block", "which device takes how long for which of its requests"),
             step("process_list", json!({"sort": "write"}), "who else writes to storage"),
         ],
@@ -114,14 +114,15 @@ fn next_steps(class: Class, report: &Report) -> Vec<NextStep> {
         Class::BlockedOnLock => {
             again(50, "the thread that holds the lock is one that does not wait for it")
         }
-        Class::UserCpu | Class::SystemCpu if report.process.threads > 1 => {
-            again(20, "which threads are busy")
+        Class::SystemCpu => {
+            vec![calls("which calls keep the kernel busy, and on which files, peers or pipes")]
         }
+        Class::UserCpu if report.process.threads > 1 => again(20, "which threads are busy"),
         Class::OutOfDescriptors => again(5, "whether the number of open descriptors still grows"),
         Class::Idle | Class::Sleeping => {
             list(json!({}), "the time goes elsewhere: which processes are busy")
         }
-        Class::UserCpu | Class::SystemCpu => Vec::new(),
+        Class::UserCpu => Vec::new(),
     }
 }
 

@@ -51,6 +51,7 @@ const READERS: &[Check] = &[
     ("limits", |bytes| drop(limits::parse_open_files(bytes))),
     ("loadavg", |bytes| {
         let _ = loadavg::parse_threads(bytes);
+        let _ = loadavg::parse_last_pid(bytes);
         // No load that is not a number is one.
         assert!(loadavg::parse_last_minute(bytes).is_none_or(|load| load >= 0.0));
     }),
@@ -91,6 +92,7 @@ const READERS: &[Check] = &[
     }),
     ("pid_status", |bytes| {
         let _ = pid_status::parse_memory(bytes);
+        let _ = pid_status::tracer(bytes);
         let _ = pid_status::parse_sizes(bytes);
         let _ = pid_status::parse_switches(bytes);
     }),

@@ -5,7 +5,17 @@ use super::{File, files};
 /// What starts programs, changes files or connects, and the only files that may hold it.
 const ONLY_IN: [(&[&str], &[&str]); 5] = [
     (
-        &["Command::new", "process::Command", "CommandExt", "execve", "execv(", "posix_spawn"],
+        // Readers of what tracers print have the call's name in their words.
+        &[
+            "Command::new",
+            "process::Command",
+            "CommandExt",
+            "execve(",
+            "execveat(",
+            "SYS_execve",
+            "execv(",
+            "posix_spawn",
+        ],
         &["os/observer.rs"],
     ),
     // Before the first request, and only the folder that the agent itself was put in.

@@ -1,3 +1,5 @@
+//! What bpftrace printed, as it was recorded, and what it could print.
+
 use super::*;
 
 fn read(text: &str) -> Counted {

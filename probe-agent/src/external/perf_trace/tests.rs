@@ -1,3 +1,5 @@
+//! What perf printed, as it was recorded, and what it could print.
+
 use super::*;
 
 fn read(text: &[u8]) -> Summary {

@@ -1,3 +1,5 @@
+//! What strace printed, as it was recorded, and what it could print.
+
 use super::*;
 
 /// Each call that ended, as `tid name microseconds`, what is under way, and the rest.
@@ -141,7 +143,7 @@ fn recorded(text: &[u8]) -> (u64, u64, Beside) {
     reader.take(text, &mut |call| {
         assert!(call.took.is_some() || call.value == Value::Unknown, "{call:?}");
         match call.value {
-            Value::Success(_) => there += u64::from(has(call, b"\"/tmp/work/a) = 0 <9.9>\"")),
+            Value::Success(_) => there += u64::from(has(call, b"\"/tmp/calls/a) = 0 <9.9>\"")),
             Value::Failure(error) => {
                 missing += u64::from(has(call, b"\"/no/such\"") && error == b"ENOENT");
             }

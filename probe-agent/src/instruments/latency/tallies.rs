@@ -430,7 +430,7 @@ mod tests {
     fn a_maximum_that_two_processors_set_at_once_is_no_less_than_its_slot() {
         let cases = [
             ("set well", &[(10, 3), (20, 1)][..], 1_500_000, 1_500_000.0 / 1e3),
-            ("set too low", &[(10, 3), (20, 1)][..], 1_200, 1_048.6),
+            ("set too low", &[(10, 3), (20, 1)][..], 1_200, 1_048.58),
             ("all took no time", &[(0, 4)][..], 0, 0.0),
         ];
         for (name, slots, max_ns, want) in cases {

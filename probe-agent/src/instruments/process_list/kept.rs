@@ -155,7 +155,7 @@ mod tests {
         // It may still have been starting.
         let same = (0..100).any(|_| match read(&mut kept) {
             Line::Same(sample) => sample.pid == pid,
-            _ => {
+            Line::New(_) | Line::Ended | Line::NotKept => {
                 kept.remember(&Sample::idle(pid, 1, std::time::Duration::ZERO));
                 std::thread::sleep(std::time::Duration::from_millis(20));
                 false

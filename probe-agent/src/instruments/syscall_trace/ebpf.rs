@@ -16,7 +16,6 @@ use crate::{
     bpf::{Attached, Loaded, Map, NoBpf, Object, Scope},
     call::Context,
     instruments::{capabilities::refusals, sampling::Passing},
-    os::clock,
     perf::sampler,
     proc::descendants,
     stack::record::Window as _,
@@ -61,7 +60,7 @@ pub(super) fn trace(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, N
     let loaded = Loaded::lend(context.root, Object::Syscalls, &constants, &room)
         .map_err(|why| refused(&why))?;
     let trial = Trial::before();
-    let start = clock::monotonic();
+    let start = context.root.monotonic();
     let attached =
         attach(asked, context, &loaded, start.as_nanos()).map_err(|why| refused(&why))?;
     let added_per_call = trial.measured();
@@ -69,7 +68,7 @@ pub(super) fn trace(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, N
     while window.pass(asked.window())? {}
     let took = window.passed();
     drop(attached);
-    let end = clock::monotonic();
+    let end = context.root.monotonic();
     let mut found = read(asked, &loaded).map_err(|why| refused(&why))?;
     let under_way = under_way::read(asked, context, &loaded, end).map_err(|why| refused(&why))?;
     let pending = under_way.into_iter().map(|row| row.pending(&mut found.names)).collect();

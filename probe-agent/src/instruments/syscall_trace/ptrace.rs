@@ -15,10 +15,7 @@ use super::{
 use crate::{
     call::Context,
     instruments::{capabilities::refusals, sampling::Passing},
-    os::{
-        clock,
-        tracer::{self, End, Entered, Sight},
-    },
+    os::tracer::{self, End, Entered, Sight},
     perf::sampler::Scope,
     proc::{Root, pid_stat, pid_status},
     stack::record::Window as _,
@@ -66,12 +63,17 @@ pub(super) fn run(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, NoT
     let stopped_before: HashSet<u32> =
         threads.iter().map(|(_, tid)| *tid).filter(|tid| is_stopped(root, *tid)).collect();
     let only = (!asked.request.descendants).then(|| BTreeSet::from([first]));
-    let mut traced =
-        Traced { pairing: Pairing::new(asked, root, Sees::All), only, foreign: 0, looked_ns: 0 };
+    let mut traced = Traced {
+        root,
+        pairing: Pairing::new(asked, root, Sees::All),
+        only,
+        foreign: 0,
+        looked_ns: 0,
+    };
     traced.pairing.note_calls(root, &threads);
     let mut window = Passing::new(context, asked.window());
     let mut withdrawn = None;
-    let began = clock::monotonic();
+    let began = root.monotonic();
     let mut goes_on = || match window.pass(Duration::ZERO) {
         Ok(goes_on) => goes_on,
         Err(error) => {
@@ -80,7 +82,7 @@ pub(super) fn run(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, NoT
         }
     };
     let end = tracer::follow(&pids, asked.window(), &mut |sight| traced.take(sight), &mut goes_on);
-    let ended = clock::monotonic();
+    let ended = root.monotonic();
     let end = end.map_err(|why| NoTrace::Ended(AgentError::NoTracer(why)))?;
     check_let_go(root, &end.tids, &stopped_before)?;
     if let Some(error) = withdrawn {
@@ -95,6 +97,7 @@ pub(super) fn run(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, NoT
 }
 
 struct Traced<'a> {
+    root: &'a Root,
     pairing: Pairing<'a>,
     only: Option<BTreeSet<u32>>,
     foreign: u64,
@@ -109,7 +112,7 @@ impl Traced<'_> {
                 self.pairing.ends(Ends { tid, time_ns, number: None, answer });
                 if time_ns.saturating_sub(self.looked_ns) > LOOK_EVERY_NS {
                     self.looked_ns = time_ns;
-                    self.pairing.look(nanos(clock::monotonic()));
+                    self.pairing.look(nanos(self.root.monotonic()));
                 }
             }
             Sight::Ran { pid, former_tid } => self.pairing.ran(pid, Some(former_tid)),

@@ -19,7 +19,6 @@ use crate::{
         capabilities::refusals,
         sampling::{Passing, refusal_of_tracepoints},
     },
-    os::clock,
     perf::{
         records::{Record, Sample, User},
         sampler::{Sampler, SamplerError, Scope, Tracepoint},
@@ -106,9 +105,9 @@ fn watch(
             break;
         }
         sampler.drain(&mut |record| watched.take(record));
-        watched.pairing.look(nanos(clock::monotonic()));
+        watched.pairing.look(nanos(context.root.monotonic()));
     }
-    let ended = nanos(clock::monotonic());
+    let ended = nanos(context.root.monotonic());
     let (losses, by_processor) = sampler.finish_each(&mut |record| watched.take(record));
     let took = window.passed();
     let threads = threads::list(asked, scope, context.root);

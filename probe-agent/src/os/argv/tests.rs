@@ -1,3 +1,5 @@
+//! Words that are let through, and those that are not.
+
 use super::*;
 use crate::external::bpftrace;
 

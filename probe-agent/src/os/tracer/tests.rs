@@ -1,3 +1,5 @@
+//! Programs that are followed, and what becomes of them.
+
 use super::*;
 use std::{
     io::{BufRead as _, BufReader},

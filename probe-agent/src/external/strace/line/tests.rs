@@ -1,3 +1,5 @@
+//! Lines, one by one.
+
 use super::*;
 
 fn event(line: &str) -> Result<Event<'_>, Unread> {

@@ -255,7 +255,7 @@ mod tests {
             ip: 0x7f00_0000_0000,
             sp: 0x7ffe_0000_0000,
             kernel_stack: 1,
-            call: i32::try_from(call.id()).unwrap(),
+            call: call.id(),
             subject,
         };
         let spent = Spent { waits: 1, state: 1, arguments, ..Spent::default() };
