@@ -130,7 +130,7 @@ fn count_of(row: &Value, call: &str) -> u64 {
 
 fn assert_nothing_lost(answer: &Value) {
     assert_eq!(answer["meta"]["lost"]["events"], 0, "{answer:#}");
-    assert_eq!(answer["meta"]["engine"], "ebpf", "{answer:#}");
+    assert_eq!(answer["meta"]["engine"], "eBPF", "{answer:#}");
 }
 
 #[test]
