@@ -108,9 +108,18 @@ impl Site {
         entries.map(|entry| format!("file {}", entry.path().display())).collect()
     }
 
-    /// Processes of sessions here, and what has the mark of one of them whatever started it.
-    fn session(&self) -> Look {
-        here(&self.mark).unwrap()
+    /// Processes of sessions here, and what carries the mark of one of them: what an agent starts has
+    /// nothing else of its environment.
+    fn session(&self, own: Option<&Mark>) -> Look {
+        let mut look = here(&self.mark).unwrap();
+        if let Some(own) = own {
+            let started = here(own).unwrap();
+            let is_new = |seen: &Seen| !look.marked.contains_key(&seen.pid);
+            let new: Vec<Seen> = started.all.into_iter().filter(is_new).collect();
+            look.all.extend(new);
+            look.marked.extend(started.marked);
+        }
+        look
     }
 }
 
@@ -175,8 +184,22 @@ impl Drop for Program {
     }
 }
 
+/// The mark of its own that a session has.
+fn own_mark(look: &Look) -> Option<Mark> {
+    const NAME: &str = "SYSMCP_SESSION";
+    look.marked.keys().find_map(|pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let of_session = |part: &[u8]| {
+            let value = part.strip_prefix(NAME.as_bytes())?.strip_prefix(b"=")?;
+            Some(Mark { name: NAME, value: String::from_utf8(value.to_vec()).ok()? })
+        };
+        environment.split(|byte| *byte == 0).find_map(of_session)
+    })
+}
+
 /// What there is before a kill.
 struct Before {
+    own: Option<Mark>,
     look: Look,
     ids: BTreeSet<Id>,
     is_at_work: bool,
@@ -184,7 +207,8 @@ struct Before {
 
 impl Before {
     fn now(site: &Site, question: &Question, program: &Program) -> Self {
-        let look = site.session();
+        let own = own_mark(&site.session(None));
+        let look = site.session(own.as_ref());
         let pids: Vec<u32> = look.marked.keys().copied().collect();
         let ids = attached::held_by(&pids);
         let has_agent = look.marked.values().any(|name| name == SUPERVISOR);
@@ -197,7 +221,7 @@ impl Before {
                 Sign::Events => pids.iter().any(|pid| attached::has_events(*pid)),
                 Sign::None => true,
             };
-        Self { look, ids, is_at_work }
+        Self { own, look, ids, is_at_work }
     }
 
     /// The process that a victim is, of those that are there.
@@ -275,7 +299,7 @@ pub fn run(site: &Site, question: &Question, victim: Victim, moment: Duration) -
 /// Waits until nothing is left of a session and of what it had done to the program. Gives what is.
 fn until_clean(site: &Site, before: &Before, program: &Program, victim: Victim) -> Vec<String> {
     let left = second_way::still_left(PATIENCE, || {
-        let look = site.session();
+        let look = site.session(before.own.as_ref());
         // The scripts of a session are long.
         let short = |seen: &Seen| seen.to_string().chars().take(200).collect::<String>();
         let mut left: Vec<String> = look.session().iter().map(short).collect();

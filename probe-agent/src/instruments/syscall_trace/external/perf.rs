@@ -5,12 +5,12 @@ use super::{
         engine::{Asked, NoTrace},
         seen::{Knows, Subjects, Trace},
     },
-    Names, Sums, call_named, errno_named, failed, is_there, process_of, spared, wanted_calls,
-    watch, watched_pids,
+    Names, Sums, Watch, call_named, errno_named, failed, is_there, process_of, spared,
+    wanted_calls, watch, watched_pids,
 };
 use crate::{
     call::Context,
-    external::perf_trace::{Reader, Row, Thread},
+    external::perf_trace::{Reader, Row, Summary, Thread},
     os::{
         observer::{End, MOST_WATCHED, Observer, Watched},
         spawner::Piece,
@@ -31,26 +31,29 @@ pub(in crate::instruments::syscall_trace) fn perf(
     context: &Context<'_>,
 ) -> Result<Trace, NoTrace> {
     is_there(Observer::Perf, context)?;
-    let (pids, left_out) = watched_pids(asked, MOST_WATCHED, context);
-    let watched = Watched {
+    let (pids, mut left_out) = watched_pids(asked, MOST_WATCHED, context);
+    let mut watched = Watched {
         observer: Observer::Perf,
         pids,
         spared: spared(asked, context),
         calls: wanted_calls(asked),
         with_subjects: false,
     };
-    let mut reader = Reader::default();
-    let watching = watch(&watched, asked, context, &mut |piece| match piece {
-        // Its tables go to stderr. It does not say when it has begun; nothing is written before it ends.
-        Piece::Error(bytes) => {
-            reader.take(bytes);
-            true
-        }
-        Piece::Out(_) | Piece::Nothing => true,
-    })?;
-    let summary = reader.finish();
-    let is_in_order = matches!(watching.end, End::Code(0) | End::Signal);
-    if summary.threads.is_empty() && !is_in_order {
+    let (mut summary, mut watching) = summary(&watched, asked, context)?;
+    let is_refused = |summary: &Summary, watching: &Watch| {
+        summary.threads.is_empty() && !matches!(watching.end, End::Code(0) | End::Signal)
+    };
+    // It gives up where one of them ends before it has begun, as short-lived children do.
+    if is_refused(&summary, &watching)
+        && watched.pids.len() > 1
+        && let Some(first) = asked.request.pid
+    {
+        let others = watched.pids.len() - 1;
+        left_out = left_out.saturating_add(u64::try_from(others).unwrap_or(u64::MAX));
+        watched.pids = vec![first];
+        (summary, watching) = self::summary(&watched, asked, context)?;
+    }
+    if is_refused(&summary, &watching) {
         return Err(failed(&watched, watching.end, context));
     }
     let (mut sums, mut names, mut unknown) = (Sums::default(), Names::default(), 0_u64);
@@ -81,6 +84,24 @@ pub(in crate::instruments::syscall_trace) fn perf(
         added_per_call: Observed::Unknown(Reason::NotByEngine),
         pause_us_max: 0,
     })
+}
+
+/// What perf sums up of a window.
+fn summary(
+    watched: &Watched,
+    asked: &Asked<'_>,
+    context: &Context<'_>,
+) -> Result<(Summary, Watch), NoTrace> {
+    let mut reader = Reader::default();
+    let watching = watch(watched, asked, context, &mut |piece| match piece {
+        // Its tables go to stderr. It does not say when it has begun; nothing is written before it ends.
+        Piece::Error(bytes) => {
+            reader.take(bytes);
+            true
+        }
+        Piece::Out(_) | Piece::Nothing => true,
+    })?;
+    Ok((reader.finish(), watching))
 }
 
 /// Adds a row. perf tells how long all calls of it took, and not how long those that failed.
