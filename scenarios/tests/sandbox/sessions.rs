@@ -56,7 +56,7 @@ fn call_every_tool(client: &mut Client, pid: u32) {
         let name = tool["name"].as_str().unwrap();
         let needs = tool["inputSchema"]["required"].to_string();
         let mut arguments = json!({});
-        if needs.contains("pid") || name == "perf_record" {
+        if needs.contains("pid") || ["perf_record", "syscall_trace"].contains(&name) {
             arguments["pid"] = json!(pid);
         }
         if needs.contains("artifact") || name == "inspect_source" {
@@ -66,7 +66,10 @@ fn call_every_tool(client: &mut Client, pid: u32) {
             arguments["folded"] = json!("main;work;hash 12\n");
         }
         let answer = client.call(name, &arguments, PATIENCE).unwrap();
-        assert_eq!(answer.get("isError"), Some(&json!(false)), "{name}: {answer}");
+        // The calls of another's process are nobody's to see without rights; what was tried is in the
+        // record all the same.
+        let is_anothers = name == "syscall_trace" && answer.to_string().contains("CAP_SYS_PTRACE");
+        assert_eq!(answer.get("isError"), Some(&json!(is_anothers)), "{name}: {answer}");
         if name == "perf_record" {
             recording = answer["structuredContent"]["meta"]["artifact"].clone();
         }
