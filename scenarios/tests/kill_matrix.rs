@@ -223,7 +223,7 @@ fn kill_of_the_controller(way: &str) {
 fn interrupt_and_kill_during_the_push(way: &str) {
     for (name, what, code) in [("INT", Signal::INT, 130), ("KILL", Signal::KILL, 137)] {
         // When sysmcp is killed, its ssh still sends what it was given: that must be over in time.
-        let bench = Bench::over(way).with_link(Some(120_000));
+        let bench = Bench::over(way).with_link(Some(200_000));
         let mut call = bench.long_call();
         let script = bench.receiving();
         let files = second_way::files(&bench.sshd).unwrap();
@@ -329,7 +329,7 @@ fn a_network_that_is_cut_without_a_word(way: &str) {
 /// Nobody closes anything then: the script has to give up by itself.
 fn a_network_that_is_cut_during_the_push(way: &str) {
     // The script gives up by itself: after what 20 kB/s need for the agent, and some more.
-    const PATIENCE: Duration = Duration::from_secs(200);
+    const PATIENCE: Duration = Duration::from_secs(260);
     let bench = Bench::over(way).with_link(Some(60_000));
     let bench = Bench { sysmcp: bench.sysmcp.with(&["--connect-timeout", "5"]), ..bench };
     let mut call = bench.long_call();

@@ -23,6 +23,8 @@ ARGUMENTS = {
     "perf_report": {},
     "flamegraph": {},
     "inspect_source": {},
+    "syscall_trace": {"window_ms": 500},
+    "latency": {"window_ms": 500},
 }
 # Asked about what perf_record kept.
 OF_A_RECORDING = {"perf_report", "flamegraph", "inspect_source"}
