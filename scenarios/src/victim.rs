@@ -44,6 +44,18 @@ impl Victim {
         Ok((victim, line.trim_end().to_owned()))
     }
 
+    /// Starts a program by its words, silent, and lets it change its user or its program first.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started, or there are no words.
+    pub fn settled(words: &[&str]) -> Result<Self> {
+        let (program, rest) = words.split_first().context("no program")?;
+        let victim = Self::start(Command::new(program).args(rest).stdout(Stdio::null()))?;
+        sleep(Duration::from_millis(300));
+        Ok(victim)
+    }
+
     /// Its pid.
     pub fn pid(&self) -> u32 {
         self.0.id()

@@ -16,13 +16,14 @@ use scenarios::{
     not_run::{not_here, not_run},
     programs,
     sysmcp::Sysmcp,
+    victim::Victim,
 };
 use serde_json::{Value, json};
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -46,31 +47,6 @@ fn without_events() -> [String; 4] {
          syscall({prctl}, 22, 2, $p) == 0 or die; exec @ARGV or die"
     );
     ["perl".to_owned(), "-e".to_owned(), script, "--".to_owned()]
-}
-
-/// A process of its own, ended with this.
-struct Running(Child);
-
-impl Running {
-    fn start(words: &[&str]) -> Self {
-        let mut command = Command::new(words[0]);
-        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
-        let running = Self(command.spawn().unwrap());
-        // Whoever changes its user or its program first is let do so.
-        sleep(Duration::from_millis(300));
-        running
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// The agent and a program with shares that are known, where everybody may run them.
@@ -164,7 +140,7 @@ fn a_user_whom_a_filter_refuses_events_sees_what_threads_wait_in_and_is_told_why
         return;
     }
     let place = Place::new();
-    let sleeper = Running::start(&[&NOBODY[..], &["sleep", "1000"]].concat());
+    let sleeper = Victim::settled(&[&NOBODY[..], &["sleep", "1000"]].concat()).unwrap();
     let parameters = json!({"pid": sleeper.pid(), "window_ms": 1500});
     let answer = place.ask(&as_nobody_without_events(), &parameters);
     assert_eq!(answer["recording"]["counted"], "looks", "{answer}");
@@ -191,7 +167,7 @@ fn of_another_users_process_only_states_are_seen_and_the_capability_is_named() {
         return;
     }
     let place = Place::new();
-    let sleeper = Running::start(&["sleep", "1000"]);
+    let sleeper = Victim::settled(&["sleep", "1000"]).unwrap();
     let parameters = json!({"pid": sleeper.pid(), "window_ms": 800, "stop": true});
     let answer = place.ask(&words(&[&NOBODY]), &parameters);
     assert_eq!(answer["recording"]["counted"], "looks", "{answer}");
@@ -209,7 +185,7 @@ fn of_another_users_process_only_states_are_seen_and_the_capability_is_named() {
 #[test]
 fn who_may_sample_does_not_look() {
     let place = Place::new();
-    let busy = Running::start(&[place.busy.to_str().unwrap(), "shares"]);
+    let busy = Victim::settled(&[place.busy.to_str().unwrap(), "shares"]).unwrap();
     let answer = place.ask(&[], &json!({"pid": busy.pid(), "window_ms": 500, "stop": true}));
     if answer["meta"]["engine"] == LOOKS {
         return not_here("sampling one's own process", "a login that may sample");
@@ -224,7 +200,7 @@ fn other_modes_than_processor_time_are_not_answered_by_looks() {
         return;
     }
     let place = Place::new();
-    let sleeper = Running::start(&[&NOBODY[..], &["sleep", "1000"]].concat());
+    let sleeper = Victim::settled(&[&NOBODY[..], &["sleep", "1000"]].concat()).unwrap();
     let parameters = json!({"pid": sleeper.pid(), "window_ms": 300, "mode": "page_faults"});
     let output = place.command(&as_nobody_without_events(), &parameters).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -238,7 +214,7 @@ fn threads_that_run_are_stopped_where_that_is_asked_for_and_their_stacks_are_nam
     }
     let place = Place::new();
     let program = place.busy.to_str().unwrap();
-    let busy = Running::start(&[&NOBODY[..], &[program, "shares"]].concat());
+    let busy = Victim::settled(&[&NOBODY[..], &[program, "shares"]].concat()).unwrap();
     let asked = |stop: bool| {
         let parameters = json!({"pid": busy.pid(), "window_ms": 4000, "stop": stop});
         place.ask(&as_nobody_without_events(), &parameters)
@@ -282,7 +258,7 @@ fn a_thread_runs_on_whatever_of_the_agent_is_killed_meanwhile() {
     }
     let place = Place::new();
     let program = place.busy.to_str().unwrap();
-    let busy = Running::start(&[&NOBODY[..], &[program, "shares"]].concat());
+    let busy = Victim::settled(&[&NOBODY[..], &[program, "shares"]].concat()).unwrap();
     let parameters = json!({"pid": busy.pid(), "window_ms": 10_000, "stop": true});
     let mut met = 0;
     for round in 0..24_u64 {
@@ -316,7 +292,7 @@ fn a_thread_runs_on_when_a_session_is_killed() {
         return not_run("kills of sessions while a thread is stopped", "root");
     }
     let place = Place::new();
-    let busy = Running::start(&[place.busy.to_str().unwrap(), "shares"]);
+    let busy = Victim::settled(&[place.busy.to_str().unwrap(), "shares"]).unwrap();
     for _ in 0..4 {
         let sysmcp = Sysmcp::local().unwrap();
         let command = behind(&without_events(), &sysmcp.command());

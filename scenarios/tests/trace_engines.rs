@@ -4,17 +4,19 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Signal, geteuid};
 use scenarios::{
     not_run::{not_here, not_run},
     programs,
+    second_way::signal,
+    victim::Victim,
 };
 use serde_json::{Value, json};
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
     thread::sleep,
     time::{Duration, Instant},
@@ -78,35 +80,6 @@ impl Refused {
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A process of its own, ended with this.
-struct Running(Child);
-
-impl Running {
-    fn start(words: &[&str]) -> Self {
-        let mut command = Command::new(words[0]);
-        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
-        let running = Self(command.spawn().unwrap());
-        // Whoever changes its user or its program first is let do so.
-        sleep(Duration::from_millis(300));
-        running
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_raw(self.pid().cast_signed()).unwrap(), signal).unwrap();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// The agent and programs, where everybody may run them.
@@ -321,7 +294,7 @@ fn each_login_gets_the_best_engine_that_it_may_have_and_is_told_why_no_better_on
     for login in logins() {
         let _paranoid = login.paranoid.map(Paranoid::set);
         let user: &[&str] = if login.is_own { &NOBODY } else { &[] };
-        let running = Running::start(&[user, &[program]].concat());
+        let running = Victim::settled(&[user, &[program]].concat()).unwrap();
         let parameters = json!({"pid": running.pid(), "window_ms": 1000, "mode": "detailed"});
         let answer = place.ask(&login.before, &parameters);
         check(&login, &answer.unwrap_or_else(|said| panic!("{}: {said}", login.name)));
@@ -334,7 +307,7 @@ fn a_user_is_told_nothing_of_anothers_process_and_which_capabilities_that_takes(
         return not_run("system calls of another user's process", "root, to become another");
     }
     let place = Place::new();
-    let sleeper = Running::start(&["sleep", "1000"]);
+    let sleeper = Victim::settled(&["sleep", "1000"]).unwrap();
     let parameters = json!({"pid": sleeper.pid(), "window_ms": 300});
     let said = place.ask(&words(&[&NOBODY]), &parameters).unwrap_err();
     assert!(said.contains("nothing could be traced"), "{said}");
@@ -402,7 +375,7 @@ int main(void)
 fn whoever_starts_a_program_by_vfork_while_it_is_let_go_goes_on() {
     let place = Place::new();
     let program = place.program("forks", FORKS, &[]).unwrap();
-    let running = Running::start(&[program.to_str().unwrap()]);
+    let running = Victim::settled(&[program.to_str().unwrap()]).unwrap();
     for round in 0..15 {
         let parameters =
             json!({"pid": running.pid(), "window_ms": 100 + 7 * round, "engine": "ptrace"});
@@ -419,14 +392,14 @@ fn whoever_starts_a_program_by_vfork_while_it_is_let_go_goes_on() {
 
 #[test]
 fn what_another_tracer_holds_is_refused_and_that_one_is_named() {
-    let sleeper = Running::start(&["sleep", "1000"]);
+    let sleeper = Victim::settled(&["sleep", "1000"]).unwrap();
     let pid = sleeper.pid().to_string();
     let mut strace = Command::new("strace");
     strace.args(["-qq", "-o", "/dev/null", "-p", &pid]).stdin(Stdio::null());
     let Ok(tracer) = strace.spawn() else {
         return not_run("a process that another tracer holds", "strace");
     };
-    let tracer = Running(tracer);
+    let tracer = Victim(tracer);
     let started = Instant::now();
     while state(&pid).unwrap().1 != tracer.pid() {
         assert!(started.elapsed() < Duration::from_secs(20), "strace does not trace");
@@ -446,9 +419,9 @@ fn what_another_tracer_holds_is_refused_and_that_one_is_named() {
 
 #[test]
 fn one_that_was_stopped_stays_so_and_goes_on_when_it_is_continued() {
-    let sleeper = Running::start(&["sleep", "1000"]);
+    let sleeper = Victim::settled(&["sleep", "1000"]).unwrap();
     let pid = sleeper.pid().to_string();
-    sleeper.signal(Signal::STOP);
+    signal(sleeper.pid(), Signal::STOP).unwrap();
     let place = Place::new();
     let parameters = json!({"pid": sleeper.pid(), "window_ms": 300, "engine": "ptrace"});
     let answer = place.ask(&[], &parameters).unwrap();
@@ -462,7 +435,7 @@ fn one_that_was_stopped_stays_so_and_goes_on_when_it_is_continued() {
         }
     };
     waits_for('T');
-    sleeper.signal(Signal::CONT);
+    signal(sleeper.pid(), Signal::CONT).unwrap();
     waits_for('S');
 }
 
@@ -495,7 +468,7 @@ fn calls_of_a_program_of_32_bits_have_its_names_and_are_marked() {
     let Some(program) = place.program("narrow", OF_32_BITS, &flags) else {
         return not_here(name, "a compiler for 32 bits");
     };
-    let mut running = Running::start(&[program.to_str().unwrap()]);
+    let mut running = Victim::settled(&[program.to_str().unwrap()]).unwrap();
     if running.0.try_wait().unwrap().is_some() {
         return not_here(name, "a kernel that runs programs of 32 bits");
     }
