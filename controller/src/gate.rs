@@ -22,13 +22,15 @@ use crate::{
     session::{CallError, Session},
     target::Target,
     targets::Targets,
-    tools::{self, Entry, Question, Selection},
+    tools::{self, Entry, Selection},
     transport::{Doors, Login, Prompts},
 };
 use futures::{FutureExt as _, future::join_all};
 use ledger::Permit;
 use place::{Place, elsewhere};
-use protocol::{Item, error::AgentError, host_text::HostText, message::Answer, redact};
+use protocol::{
+    Item, error::AgentError, host_text::HostText, message::Answer, question::Question, redact,
+};
 use rendered::Form;
 use serde_json::{Map, Value};
 use std::{
@@ -180,7 +182,7 @@ impl Gate {
             .targets
             .take(&mut own)
             .map_err(|problem| GateError::Target { tool: entry.name(), problem })?;
-        let question = Question::read(&entry, own.clone())
+        let question = Question::read(entry.id, own.clone())
             .map_err(|problem| GateError::Arguments { tool: entry.name(), problem })?;
         let place = self
             .places

@@ -19,9 +19,10 @@ use clap::Parser as _;
 use controller::{
     cli::{Cli, Command as Asked},
     config::VARIABLES,
-    tools::{self, Entry, Question},
+    tools::{self, Entry},
 };
 use documents::GENERATED;
+use protocol::question::Question;
 use serde_json::{Map, Value};
 use std::{fmt::Write as _, fs, path::Path};
 use without_settings::without_settings;
@@ -188,7 +189,7 @@ fn every_command_in_the_documents_is_understood() {
                 let (name, _) = named.split_once('=').unwrap();
                 arguments.insert(name.to_owned(), "what the file has".into());
             }
-            Question::read(entry, arguments).unwrap_or_else(|error| panic!("{place}: {error}"));
+            Question::read(entry.id, arguments).unwrap_or_else(|error| panic!("{place}: {error}"));
         }
     }
 }

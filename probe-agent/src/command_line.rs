@@ -97,7 +97,8 @@ Sweep:
 
 Options:
   --local TOOL      answer one question on this machine
-  --params JSON     the tool's parameters as a JSON object, {} if left out
+  --params JSON     the tool's parameters as a JSON object, {} if left out; timeout_s, max_tokens
+                    and max_cpu_ms are parameters of every tool, and limit what it costs
   --json            print the answer as JSON instead of tables
   --dry-run         only say what a sweep would do
   --live            let a sweep end sessions that are alive, too

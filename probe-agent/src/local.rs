@@ -9,10 +9,10 @@ use crate::{
     proc::Root,
 };
 use protocol::{
-    InstrumentId, Request,
-    budget::Budget,
+    InstrumentId,
     error::AgentError,
     message::{Answer, Progress, RequestId, Streamed},
+    question::Question as Asked,
     view::{
         json::{self, MetaView},
         text::{self, Style},
@@ -26,15 +26,15 @@ use std::{
 
 /// Answers the question. Returns the process's exit code.
 pub fn run(question: &Question) -> i32 {
-    let request = match read(question) {
-        Ok(request) => request,
+    let asked = match read(question) {
+        Ok(asked) => asked,
         Err(error) => return complain(&error, exit::USAGE),
     };
     let root = match Root::open(question.snapshot.as_deref()) {
         Ok(root) => root,
         Err(error) => return complain(&error, exit::NO_ANSWER),
     };
-    match answer(request, &root) {
+    match answer(asked, &root) {
         Ok(answer) => print(&shown(&answer, question, &root)),
         Err(error) => {
             let remedy = error.remedy().map(|remedy| format!("\n{remedy}")).unwrap_or_default();
@@ -43,27 +43,23 @@ pub fn run(question: &Question) -> i32 {
     }
 }
 
-fn read(question: &Question) -> Result<Request, String> {
+fn read(question: &Question) -> Result<Asked, String> {
     let names: Vec<&str> = InstrumentId::ALL.iter().map(|id| id.name()).collect();
     let id = InstrumentId::ALL.iter().find(|id| id.name() == question.tool).ok_or_else(|| {
         let shown = protocol::host_text::HostText::new(question.tool.as_bytes());
         format!("no tool is called `{shown}`; there are {}", names.join(", "))
     })?;
-    let parameters: serde_json::Value = serde_json::from_str(&question.parameters)
-        .map_err(|error| format!("--params is not JSON: {error}"))?;
-    let request = id.request(parameters).map_err(|error| format!("{}: {error}", id.name()))?;
-    request.check().map_err(|error| format!("{}: {error}", id.name()))?;
-    Ok(request)
+    let parameters = serde_json::from_str(&question.parameters)
+        .map_err(|error| format!("--params is not a JSON object: {error}"))?;
+    Asked::read(*id, parameters).map_err(|error| format!("{}: {error}", id.name()))
 }
 
-fn answer(request: Request, root: &Root) -> Result<Answer, AgentError> {
+fn answer(asked: Asked, root: &Root) -> Result<Answer, AgentError> {
     let artifacts = Mutex::new(Artifacts::default());
     let listener = Terminal { shows_progress: isatty(rustix::stdio::stderr()) };
-    let deadline_ms = request.window_ms().saturating_add(30_000);
-    let budget = Budget { deadline_ms, ..Budget::default() };
-    let limits = (RequestId(0), budget, Arc::new(Withdrawal::default()));
+    let limits = (RequestId(0), asked.budget, Arc::new(Withdrawal::default()));
     let context = Context::new(root, &artifacts, &listener, limits);
-    let mut answer = instruments::run(request, &context)?;
+    let mut answer = instruments::run(asked.request, &context)?;
     // Nobody can ask about it: the store ends with this process.
     answer.meta.artifact = None;
     listener.finish();

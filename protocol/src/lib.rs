@@ -17,6 +17,7 @@ pub mod loss;
 pub mod message;
 pub mod observed;
 pub mod parameter;
+pub mod question;
 pub mod recording;
 pub mod redact;
 pub mod scope;

@@ -10,6 +10,7 @@
 
 use rustix::process::geteuid;
 use scenarios::{
+    behind::behind,
     not_run::not_run,
     programs,
     victim::{self, Victim},
@@ -218,6 +219,20 @@ fn a_program_that_is_always_in_vfork_runs_on_when_strace_lets_it_go() {
         assert!(answer["ended"].as_u64().unwrap() > 0, "{answer}");
         assert_runs_on(victim.pid());
     }
+}
+
+#[test]
+fn a_program_that_cannot_is_told_with_what_it_said() {
+    if !has("bpftrace", "that what a failing program says is told") {
+        return;
+    }
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
+    let victim = Victim::start(&mut behind(&nobody, Command::new("sleep").arg("600"))).unwrap();
+    let asked = json!({"pid": victim.pid(), "engine": "bpftrace"});
+    let output = behind(&nobody, &agent(&asked)).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{said}");
+    assert!(said.contains("and said: `ERROR: bpftrace currently only supports"), "{said}");
 }
 
 #[test]

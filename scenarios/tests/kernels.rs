@@ -28,7 +28,7 @@ use meanwhile::{
     a_clock_that_is_set_is_named_and_moves_no_other_number,
     a_processor_that_goes_and_comes_back_is_no_wild_number,
 };
-use programs::programs_load_and_count;
+use programs::{programs_load_and_count, what_programs_count_is_right};
 use scenarios::vm::{Boot, Guest, NOBODY};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -79,6 +79,7 @@ checks! {
     pressure_works_after_its_remedy
     the_sandbox_is_in_force
     programs_load_and_count
+    what_programs_count_is_right
 }
 
 fn boot(kernel: &str, boot: &Boot<'_>) -> Guest {

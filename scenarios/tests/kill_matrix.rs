@@ -163,7 +163,6 @@ over_both! {
     kill_of_the_worker_and_of_the_supervisor
     panic_of_the_agent
     a_network_that_is_cut_without_a_word
-    a_network_that_is_cut_during_the_push
     an_interrupt_at_any_moment
 }
 
@@ -326,8 +325,18 @@ fn a_network_that_is_cut_without_a_word(way: &str) {
     assert!(reply.contains("nothing came from the target for 3 s"), "{reply}");
 }
 
+/// Over both ways at once: nearly all of it is waiting.
+#[test]
+fn a_network_that_is_cut_during_the_push() {
+    std::thread::scope(|scope| {
+        for way in ["russh", "openssh"] {
+            scope.spawn(move || cut_during_the_push(way));
+        }
+    });
+}
+
 /// Nobody closes anything then: the script has to give up by itself.
-fn a_network_that_is_cut_during_the_push(way: &str) {
+fn cut_during_the_push(way: &str) {
     // The script gives up by itself: after what 20 kB/s need for the agent, and some more.
     const PATIENCE: Duration = Duration::from_secs(260);
     let bench = Bench::over(way).with_link(Some(60_000));

@@ -75,12 +75,14 @@ pub const FOR_ACCURACY: [Program; 5] = [
     program("dpkg-deb", "dpkg"),
 ];
 
-/// For other kernels: what fetches them, and what they run in.
-pub const FOR_KERNELS: [Program; 4] = [
+/// For other kernels: what fetches them, what they run in, and what builds the guest's first process,
+/// which has C in it.
+pub const FOR_KERNELS: [Program; 5] = [
     program("apt-get", "apt"),
     program("dpkg-deb", "dpkg"),
     program("qemu-system-x86_64", "qemu-system-x86"),
     program("setpriv", "util-linux"),
+    program("musl-gcc", "musl-tools"),
 ];
 
 /// For the SSH servers of other releases: what fetches them, and what logs in to them.

@@ -6,12 +6,12 @@ use crate::{
     push::PushError,
     session::CallError,
     targets::NoTarget,
-    tools::BadArguments,
 };
 use protocol::{
     artifact::ArtifactId,
     error::AgentError,
     host_text::{self, HostText},
+    question::BadArguments,
 };
 
 /// Why a call has no answer.

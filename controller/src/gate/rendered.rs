@@ -5,12 +5,13 @@ use crate::{
     snapshot,
     target::Target,
     targets::PARAMETER,
-    tools::{self, Question, Stream},
+    tools::{self, Stream},
     verdict::Conclusion,
 };
 use protocol::{
     artifact::ArtifactId,
     message::Answer,
+    question::Question,
     view::{
         json::{self, MetaView},
         table::Table,

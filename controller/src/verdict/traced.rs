@@ -4,7 +4,7 @@ use super::{Conclusion, NextStep};
 use protocol::{
     instruments::syscall_trace::{CallRow, Report, SubjectKind, SubjectRow},
     message::{Engine, Meta},
-    observed::Observed,
+    observed::{Observed, Reason},
     recording::Scope,
     units::{Micros, Percent},
 };
@@ -55,7 +55,7 @@ fn evidence(report: &Report, meta: &Meta) -> Vec<String> {
         ));
     }
     lines.extend(report.calls.first().and_then(|row| top_call(row, window_ms)));
-    lines.extend(report.subjects.first().and_then(top_subject));
+    lines.extend(report.subjects.known().and_then(|rows| top_subject(rows.first()?)));
     if let (Some(ended), Some(failed)) = (known(&report.ended), known(&report.failed))
         && let Some(share) = Percent::of(failed as f64, ended as f64)
         && share.get() >= WORTH_SAYING_PCT
@@ -145,8 +145,8 @@ fn cannot_tell(report: &Report, meta: &Meta) -> Vec<String> {
 }
 
 fn next(report: &Report) -> Vec<NextStep> {
-    let is_detailed = !report.subjects.is_empty() || !report.waited_for.is_empty();
-    let (Some(pid), false) = (report.pid, is_detailed) else { return Vec::new() };
+    let is_summary = report.subjects == Observed::Unknown(Reason::NotAskedFor);
+    let (Some(pid), true) = (report.pid, is_summary) else { return Vec::new() };
     if report.calls.is_empty() && report.waits.is_empty() {
         return Vec::new();
     }
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn a_summary_leads_to_subjects_and_loss_is_said() {
         let mut report = SyscallTrace::example().report;
-        report.subjects.clear();
-        report.waited_for.clear();
+        report.subjects = Observed::Unknown(Reason::NotAskedFor);
+        report.waited_for = report.subjects.clone();
         let lost = Lost { events: 7, ..Lost::default() };
         let told = conclude(&report, &Meta { lost, ..meta() });
         assert_eq!(told.next[0].parameters, json!({"pid": 4711, "mode": "detailed"}));

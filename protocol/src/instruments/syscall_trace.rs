@@ -224,10 +224,10 @@ pub struct Report {
     pub calls: Vec<CallRow>,
     /// Calls that sleep by nature: until there is something to do, an answer, a lock, a time.
     pub waits: Vec<CallRow>,
-    /// What calls that work are about; empty in a summary.
-    pub subjects: Vec<SubjectRow>,
-    /// What is waited for; empty in a summary.
-    pub waited_for: Vec<SubjectRow>,
+    /// What calls that work are about; not asked for in a summary.
+    pub subjects: Observed<Vec<SubjectRow>>,
+    /// What is waited for; not asked for in a summary.
+    pub waited_for: Observed<Vec<SubjectRow>>,
     /// Calls that had not ended when the window did: those that work first, of these the longest. Ten
     /// at most.
     pub unfinished: Vec<Unfinished>,

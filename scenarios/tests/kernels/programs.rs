@@ -1,6 +1,7 @@
 //! The agent's own programs on other kernels, whose verifiers and types differ.
 
-use super::{ROOT, booted};
+use super::{ROOT, booted, burn, number};
+use serde_json::json;
 
 /// Runs the agent's tests of its programs inside: every object loads, its programs find their places,
 /// maps give what is in them, and what is counted agrees with `/proc`.
@@ -14,4 +15,46 @@ pub fn programs_load_and_count(kernel: &str) {
     assert!(outcome.stdout.contains("every_object_loads"), "{}", outcome.stdout);
     // Nothing is left: the processes that loaded them are gone.
     assert_eq!(guest.sh("ls /sys/fs/bpf").unwrap(), "");
+}
+
+/// What the instruments say by these programs is what happened: calls on a file, a wait for a full pipe,
+/// waits for a processor.
+pub fn what_programs_count_is_right(kernel: &str) {
+    const CALLS: u64 = 20_000;
+    let mut guest = booted(kernel);
+    let script = format!(
+        "sleep 2; dd if=/dev/zero of=/dev/null bs=1 count={CALLS} 2> /tmp/said; exec sleep 600"
+    );
+    let pid = guest.start(ROOT, &["sh", "-c", &script]).unwrap();
+    let asked = json!({"pid": pid, "mode": "detailed", "calls": ["read", "write"],
+        "window_ms": 6000, "limit": 50, "max_cpu_ms": 20_000});
+    let answer = guest.ask(ROOT, "syscall_trace", &asked).unwrap();
+    assert_eq!(answer["meta"]["engine"], "eBPF", "{answer:#}");
+    assert_eq!(answer["meta"]["lost"]["events"], 0, "{answer:#}");
+    for file in ["/dev/zero", "/dev/null"] {
+        let rows = answer["subjects"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["subject"]["name"] == file);
+        assert_eq!(row.map(|row| &row["count"]), Some(&json!(CALLS)), "{file}: {answer:#}");
+    }
+    guest.start(ROOT, &["sh", "-c", "yes | sleep 600"]).unwrap();
+    let asked = json!({"mode": "off_cpu", "window_ms": 2000, "limit": 50});
+    let answer = guest.ask(ROOT, "perf_record", &asked).unwrap();
+    assert_eq!(answer["meta"]["engine"], "eBPF", "{answer:#}");
+    let rows = answer["off_cpu"]["rows"].as_array().unwrap();
+    let row =
+        rows.iter().find(|row| row["process"] == "yes").unwrap_or_else(|| panic!("{answer:#}"));
+    assert_eq!(
+        (&row["call"], &row["subject"]["kind"]),
+        (&json!("write"), &json!("pipe")),
+        "{row:#}"
+    );
+    // One more than there are processors.
+    (0..3).for_each(|_| _ = burn(&mut guest, None));
+    let answer = guest.ask(ROOT, "latency", &json!({"window_ms": 2000})).unwrap();
+    for kind in ["run_queue", "block", "off_cpu", "tcp"] {
+        assert_eq!(answer[kind]["measured_by"], "ebpf", "{kind}: {answer:#}");
+    }
+    let waits = number(&answer["run_queue"]["all"]["count"]);
+    println!("{CALLS} calls of dd, each counted; {waits} waits for a processor");
+    assert!(waits > 10.0, "{answer:#}");
 }

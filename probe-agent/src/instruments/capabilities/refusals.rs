@@ -1,8 +1,9 @@
 //! Why another instrument was refused what it wanted, decided as `capabilities` does.
 
-use super::{decide, situation::Situation};
+use super::{decide, situation::Situation, trials::programs};
 use crate::{
     bpf::{NoBpf, trial},
+    os::observer::Observer,
     perf::event,
     proc::{Root, parse, pid_credentials},
 };
@@ -226,9 +227,29 @@ pub(in crate::instruments) fn of_looking(root: &Root, pid: u32, errno: Errno) ->
     refusal(&situation, CheckId::ProcOfOthers, Some(errno), barriers)
 }
 
-/// Why a program of others could not do what it was started for.
-pub(in crate::instruments) fn of_program(root: &Root, id: CheckId, barrier: Barrier) -> Refusal {
-    refusal(&Situation::read(root), id, None, vec![barrier])
+/// Why a program of others is not run; `None` where it can be.
+pub(in crate::instruments) fn of_missing_program(
+    root: &Root,
+    observer: Observer,
+) -> Option<Refusal> {
+    let (barrier, said) = programs::barred(&observer.find())?;
+    let id = programs::check_of(observer);
+    Some(Refusal { said, ..refusal(&Situation::read(root), id, None, vec![barrier]) })
+}
+
+/// That a program of others did not do what it was started for.
+///
+/// `code` is how it ended, `None` by a signal or not started; `said` is what it wrote to stderr.
+pub(in crate::instruments) fn of_program(
+    root: &Root,
+    observer: Observer,
+    code: Option<i32>,
+    said: &[u8],
+) -> Refusal {
+    let id = programs::check_of(observer);
+    let barriers = vec![Barrier::ProgramFailed { code }];
+    let said = programs::what_it_said(said);
+    Refusal { said, ..refusal(&Situation::read(root), id, None, barriers) }
 }
 
 fn is_own(root: &Root, pid: u32, situation: &Situation) -> bool {
@@ -248,7 +269,8 @@ fn refusal(
     errno: Option<Errno>,
     barriers: Vec<Barrier>,
 ) -> Refusal {
-    Refusal { id, errno: errno.map(Errno::raw_os_error), barriers, here: situation.here }
+    let errno = errno.map(Errno::raw_os_error);
+    Refusal { id, errno, barriers, here: situation.here, said: None }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ mod bpf;
 mod kernel;
 mod perf;
 mod processes;
-mod programs;
+pub(super) mod programs;
 
 use super::situation::Situation;
 use crate::{

@@ -22,15 +22,11 @@ use crate::{
     call::Context,
     instruments::capabilities::refusals,
     os::{
-        observer::{End, Found, MOST_CALLS, MOST_SPARED, Observer, Watched},
+        observer::{End, MOST_CALLS, MOST_SPARED, Observer, Watched},
         spawner::{self, Next, Piece},
     },
 };
-use protocol::{
-    host_text::HostText,
-    instruments::capabilities::{Barrier, CheckId},
-    recording::Scope,
-};
+use protocol::{host_text::HostText, recording::Scope};
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -45,23 +41,12 @@ const SAID_BYTES: usize = 4 << 10;
 /// How long a program may take before it has begun.
 const PATIENCE_WITH_START: Duration = Duration::from_secs(15);
 
-const fn check_of(observer: Observer) -> CheckId {
-    match observer {
-        Observer::Perf => CheckId::ToolPerf,
-        Observer::Strace => CheckId::ToolStrace,
-        Observer::Bpftrace => CheckId::ToolBpftrace,
-    }
-}
-
 /// Makes sure that a program is there: another one is never taken in its place.
 fn is_there(observer: Observer, context: &Context<'_>) -> Result<(), NoTrace> {
-    let barrier = match observer.find() {
-        Found::At(_) => return Ok(()),
-        Found::Nowhere => Barrier::NotInstalled,
-        // It is somebody's who may not be trusted with what this login may.
-        Found::Untrusted(_) => Barrier::ProgramFailed { code: None },
-    };
-    Err(refusals::of_program(context.root, check_of(observer), barrier).into())
+    match refusals::of_missing_program(context.root, observer) {
+        Some(refusal) => Err(refusal.into()),
+        None => Ok(()),
+    }
 }
 
 /// The processes that are watched; none where it is the machine. More than a program takes are left out,
@@ -158,9 +143,7 @@ fn watch(
     context.add_cpu(cpu);
     if end == End::NotStarted {
         context.check()?;
-        let barrier = Barrier::ProgramFailed { code: None };
-        let id = check_of(watched.observer);
-        return Err(refusals::of_program(context.root, id, barrier).into());
+        return Err(refusals::of_program(context.root, watched.observer, None, &said).into());
     }
     let ended = ended.unwrap_or_else(Instant::now);
     let took = ended.saturating_duration_since(begun.unwrap_or(started));
@@ -168,13 +151,12 @@ fn watch(
 }
 
 /// That a program ran, and saw nothing because it could not.
-fn failed(watched: &Watched, end: End, context: &Context<'_>) -> NoTrace {
-    let code = match end {
+fn failed(observer: Observer, watching: &Watch, context: &Context<'_>) -> NoTrace {
+    let code = match watching.end {
         End::Code(code) => Some(code),
         End::Signal | End::TimedOut | End::NotStarted => None,
     };
-    let barrier = Barrier::ProgramFailed { code };
-    refusals::of_program(context.root, check_of(watched.observer), barrier).into()
+    refusals::of_program(context.root, observer, code, &watching.said).into()
 }
 
 /// Sums of calls, by what they have in common.

@@ -206,6 +206,7 @@ impl Looker<'_, '_> {
             took,
             knows: Knows {
                 times_apart: true,
+                subjects: true,
                 counts: false,
                 errors: false,
                 totals: false,

@@ -50,7 +50,7 @@ pub(super) fn answer(
     context: &Context<'_>,
 ) -> Result<(Report, Meta), AgentError> {
     let limit = usize::try_from(asked.request.limit).unwrap_or(usize::MAX);
-    let lists = Lists::of(&trace, asked.request.sort);
+    let lists = Lists::of(&trace, (asked.request.mode, asked.request.sort));
     let mut meta = meta(&trace, context);
     let budget = usize::try_from(context.budget.answer_bytes).unwrap_or(usize::MAX);
     let mut report = frame(asked, &trace, refused);
@@ -125,8 +125,8 @@ fn frame(asked: &Asked<'_>, trace: &Trace, refused: Vec<Refusal>) -> Report {
         waiting_us: time(true),
         calls: Vec::new(),
         waits: Vec::new(),
-        subjects: Vec::new(),
-        waited_for: Vec::new(),
+        subjects: Observed::Unknown(Reason::NotAskedFor),
+        waited_for: Observed::Unknown(Reason::NotAskedFor),
         unfinished: unfinished(trace),
         unfinished_total: u32::try_from(trace.pending.len()).unwrap_or(u32::MAX),
         most_calls_by: most_calls_by(trace),

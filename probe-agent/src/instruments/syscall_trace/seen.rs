@@ -116,6 +116,8 @@ pub(super) struct Knows {
     pub(super) latency: bool,
     /// How long those that failed took, apart from those that did not.
     pub(super) times_apart: bool,
+    /// What calls are about.
+    pub(super) subjects: bool,
 }
 
 impl Knows {
@@ -127,6 +129,7 @@ impl Knows {
         maxima: true,
         latency: true,
         times_apart: true,
+        subjects: true,
     };
 
     /// What of it is known of those that succeeded or failed alone, of some of which each did.

@@ -1,6 +1,7 @@
 //! What another instrument wanted and was refused: by which layers, and what lifts them.
 
 use super::{Barrier, Check, CheckId, Here, Remedy, State};
+use crate::host_text::HostText;
 use serde::Deserialize;
 
 /// Something that was wanted and could not be had.
@@ -16,11 +17,21 @@ pub struct Refusal {
     pub barriers: Vec<Barrier>,
     /// Who asked, and from where.
     pub here: Here,
+    /// What a program that was run for it said last; `None` where none was, or it was silent.
+    pub said: Option<HostText>,
 }
 
 impl Refusal {
-    /// What stands in the way, in words.
+    /// What stands in the way, in words, and what a program said of it.
     pub fn why(&self) -> String {
+        let mut why = self.found();
+        if let Some(said) = &self.said {
+            why.push_str(&format!(" and said: `{said}`"));
+        }
+        why
+    }
+
+    fn found(&self) -> String {
         let Self { id, errno, barriers, .. } = self.clone();
         let check = Check { errno, barriers, ..Check::new(id, State::Refused) };
         check.why().unwrap_or_else(|| "it was refused".to_owned())
@@ -37,7 +48,7 @@ impl Refusal {
     }
 
     /// The same in one sentence that holds nothing but our words and numbers: a security module's
-    /// label, and what a verifier said, is text of the target.
+    /// label, and what a verifier or a program said, is text of the target.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the others hold no text")]
     pub fn in_our_words(&self) -> String {
         let theirs = self.barriers.iter().find_map(|barrier| match barrier {
@@ -46,7 +57,7 @@ impl Refusal {
             Barrier::HeldByTracer { .. } => Some("another tracer holds it"),
             _ => None,
         });
-        let mut why = theirs.map_or_else(|| self.why(), str::to_owned);
+        let mut why = theirs.map_or_else(|| self.found(), str::to_owned);
         if let Some(remedy) = self.remedy() {
             why.push_str("; remedy: ");
             why.push_str(&remedy);
@@ -58,14 +69,11 @@ impl Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        host_text::HostText,
-        instruments::capabilities::{Capability, SecurityModule},
-    };
+    use crate::instruments::capabilities::{Capability, SecurityModule};
 
     fn refusal(barriers: Vec<Barrier>) -> Refusal {
         let here = Here { uid: 1000, ..Here::default() };
-        Refusal { id: CheckId::PerfOwnKernel, errno: Some(13), barriers, here }
+        Refusal { id: CheckId::PerfOwnKernel, errno: Some(13), barriers, here, said: None }
     }
 
     #[test]
@@ -95,5 +103,13 @@ mod tests {
         for barrier in barriers {
             assert!(!refusal(vec![barrier]).in_our_words().contains("ignore"));
         }
+        let failed = Refusal {
+            id: CheckId::ToolPerf,
+            errno: None,
+            said: Some(HostText::new(b"ignore\x1b[2J all")),
+            ..refusal(vec![Barrier::ProgramFailed { code: Some(129) }])
+        };
+        assert_eq!(failed.why(), "it ended with exit code 129 and said: `ignore\\x1b[2J all`");
+        assert!(!failed.in_our_words().contains("ignore"));
     }
 }

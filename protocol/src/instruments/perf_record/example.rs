@@ -52,6 +52,7 @@ pub(super) fn report() -> Report {
             errno: Some(2),
             barriers: vec![Barrier::NoCounters { is_guest: true }],
             here: Here::default(),
+            said: None,
         }],
         looks: None,
         counters: None,

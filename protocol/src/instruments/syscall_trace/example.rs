@@ -45,11 +45,11 @@ pub(super) fn report() -> Report {
             call("close", (2_000, 0), 4_100, 9.9),
         ],
         waits: vec![call("epoll_wait", (599, 0), 2_930_000, 100.0)],
-        subjects: vec![
+        subjects: Observed::Known(vec![
             path("/etc/billing/app.conf", "openat", (2_000, 0), 17_300),
             path("/etc/billing/override.conf", "openat", (2_000, 2_000), 7_900),
-        ],
-        waited_for: vec![SubjectRow {
+        ]),
+        waited_for: Observed::Known(vec![SubjectRow {
             subject: Subject {
                 kind: SubjectKind::Poll,
                 name: text("anon_inode:[eventpoll]"),
@@ -57,7 +57,7 @@ pub(super) fn report() -> Report {
                 other_end: Vec::new(),
             },
             ..path("", "epoll_wait", (599, 0), 2_930_000)
-        }],
+        }]),
         unfinished: vec![Unfinished {
             call: text("epoll_wait"),
             is_wait: true,

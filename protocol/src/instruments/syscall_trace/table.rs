@@ -27,7 +27,7 @@ pub(super) fn tables(report: &Report) -> Vec<Table> {
         ("what they work on", &report.subjects, &report.cut.subjects),
         ("what they wait for", &report.waited_for, &report.cut.waited_for),
     ] {
-        if !rows.is_empty() {
+        if let Some(rows) = rows.known().filter(|rows| !rows.is_empty()) {
             tables.push(subjects(titled(title, cut), rows));
         }
     }

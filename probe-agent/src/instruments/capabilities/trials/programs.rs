@@ -22,31 +22,43 @@ const SAID_BYTES: usize = 200;
 const VERSION_BYTES: usize = 60;
 
 pub(super) fn run(observer: Observer, _: &Root, _: &Situation, checks: &mut Vec<Check>) {
-    let id = match observer {
-        Observer::Perf => CheckId::ToolPerf,
-        Observer::Strace => CheckId::ToolStrace,
-        Observer::Bpftrace => CheckId::ToolBpftrace,
-    };
-    match observer.find() {
-        Found::At(_) => {}
-        Found::Nowhere => {
-            let barriers = vec![Barrier::NotInstalled];
-            checks.push(Check { barriers, ..Check::new(id, State::NotInstalled) });
-            return;
-        }
-        Found::Untrusted(path) => {
-            let barriers = vec![Barrier::ProgramFailed { code: None }];
-            let said = format!("not run: others than root may change {}", path.display());
-            let said = Some(HostText::capped(said.as_bytes(), SAID_BYTES));
-            checks.push(Check { barriers, said, ..Check::new(id, State::Refused) });
-            return;
-        }
+    let id = check_of(observer);
+    if let Some((barrier, said)) = barred(&observer.find()) {
+        let is_there = barrier != Barrier::NotInstalled;
+        let state = if is_there { State::Refused } else { State::NotInstalled };
+        checks.push(Check { barriers: vec![barrier], said, ..Check::new(id, state) });
+        return;
     }
     let deadline = Instant::now() + PATIENCE_WITH_PROGRAMS;
     let version = spawner::run(observer, Errand::Version, deadline);
     let version = first_line(&version.output).map(|line| HostText::capped(line, VERSION_BYTES));
     let Ran { end, output } = spawner::run(observer, Errand::Trial, deadline);
     checks.push(outcome(id, end, &output, version.map(Measure::Version)));
+}
+
+/// The check that tries a program.
+pub(in crate::instruments::capabilities) const fn check_of(observer: Observer) -> CheckId {
+    match observer {
+        Observer::Perf => CheckId::ToolPerf,
+        Observer::Strace => CheckId::ToolStrace,
+        Observer::Bpftrace => CheckId::ToolBpftrace,
+    }
+}
+
+/// Why a program is not run at all, and what there is to say of it; `None` where it can be.
+pub(in crate::instruments::capabilities) fn barred(
+    found: &Found,
+) -> Option<(Barrier, Option<HostText>)> {
+    match found {
+        Found::At(_) => None,
+        Found::Nowhere => Some((Barrier::NotInstalled, None)),
+        // It is somebody's who may not be trusted with what this login may.
+        Found::Untrusted(path) => {
+            let said = format!("not run: others than root may change {}", path.display());
+            let said = HostText::capped(said.as_bytes(), SAID_BYTES);
+            Some((Barrier::ProgramFailed { code: None }, Some(said)))
+        }
+    }
 }
 
 fn outcome(id: CheckId, end: End, output: &[u8], measure: Option<Measure>) -> Check {
@@ -60,10 +72,9 @@ fn outcome(id: CheckId, end: End, output: &[u8], measure: Option<Measure>) -> Ch
         End::Code(code) => Some(code),
         End::Signal | End::NotStarted => None,
     };
-    let said = last_lines(output);
     Check {
         barriers: vec![Barrier::ProgramFailed { code }],
-        said: (!said.is_empty()).then(|| HostText::capped(&said, SAID_BYTES)),
+        said: what_it_said(output),
         ..check(State::Refused)
     }
 }
@@ -72,10 +83,11 @@ fn first_line(output: &[u8]) -> Option<&[u8]> {
     output.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).find(|line| !line.is_empty())
 }
 
-/// What it said, as one line.
-fn last_lines(output: &[u8]) -> Vec<u8> {
+/// What a program said, as one line; `None` where it was silent.
+pub(in crate::instruments::capabilities) fn what_it_said(output: &[u8]) -> Option<HostText> {
     let lines = output.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(&b' ')
+    let said = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(&b' ');
+    (!said.is_empty()).then(|| HostText::capped(&said, SAID_BYTES))
 }
 
 #[cfg(test)]

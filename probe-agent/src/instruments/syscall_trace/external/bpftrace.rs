@@ -46,7 +46,7 @@ pub(in crate::instruments::syscall_trace) fn bpftrace(
     })?;
     let counted = reader.finish();
     let Some(window_ns) = counted.window_ns else {
-        return Err(failed(&watched, watching.end, context));
+        return Err(failed(Observer::Bpftrace, &watching, context));
     };
     let mut sums = Sums::default();
     for (key, sum) in counted.sums {
@@ -77,7 +77,7 @@ pub(in crate::instruments::syscall_trace) fn bpftrace(
         engine: Engine::Bpftrace,
         took: Duration::from_nanos(window_ns),
         // Distributions are of those that succeeded, and of none that failed.
-        knows: Knows::ALL,
+        knows: Knows { subjects: false, ..Knows::ALL },
         seen: sums.into_seen(),
         subjects: Subjects::default(),
         names: names.0,

@@ -54,7 +54,7 @@ pub(in crate::instruments::syscall_trace) fn perf(
         (summary, watching) = self::summary(&watched, asked, context)?;
     }
     if is_refused(&summary, &watching) {
-        return Err(failed(&watched, watching.end, context));
+        return Err(failed(Observer::Perf, &watching, context));
     }
     let (mut sums, mut names, mut unknown) = (Sums::default(), Names::default(), 0_u64);
     let mut knows_errors = true;
@@ -71,7 +71,13 @@ pub(in crate::instruments::syscall_trace) fn perf(
     Ok(Trace {
         engine: Engine::Perf,
         took: watching.took,
-        knows: Knows { errors: knows_errors, times_apart: false, latency: false, ..Knows::ALL },
+        knows: Knows {
+            errors: knows_errors,
+            times_apart: false,
+            latency: false,
+            subjects: false,
+            ..Knows::ALL
+        },
         seen: sums.into_seen(),
         subjects: Subjects::default(),
         names: names.0,

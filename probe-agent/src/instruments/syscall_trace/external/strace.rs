@@ -76,7 +76,7 @@ pub(in crate::instruments::syscall_trace) fn strace(
         if let Some(pid) = asked.subject.pid {
             ptrace::refuse_tracers(pid, asked, context.root)?;
         }
-        return Err(failed(&watched, watching.end, context));
+        return Err(failed(Observer::Strace, &watching, context));
     }
     Ok(trace(state, (started, beside), (&watching, left_out), context))
 }

@@ -6,7 +6,7 @@ use super::super::{
 };
 use crate::{order, rank};
 use protocol::{
-    instruments::syscall_trace::{CallCount, CallRow, ErrorRow, Sort, SubjectRow, Timing},
+    instruments::syscall_trace::{CallCount, CallRow, ErrorRow, Mode, Sort, SubjectRow, Timing},
     loss::Truncation,
     observed::{Observed, Reason},
     units::{Micros, Percent},
@@ -124,16 +124,18 @@ impl<K> Ranked<K> {
 /// The lists of an answer, whole.
 pub(super) struct Lists<'t> {
     trace: &'t Trace,
+    mode: Mode,
     calls: [Ranked<Call>; 2],
     subjects: [Ranked<SubjectId>; 2],
 }
 
 impl<'t> Lists<'t> {
-    pub(super) fn of(trace: &'t Trace, sort: Sort) -> Self {
+    pub(super) fn of(trace: &'t Trace, (mode, sort): (Mode, Sort)) -> Self {
         let by_call = |is_wait| grouped(&trace.seen, is_wait, |row| Some(row.call), sort);
         let by_subject = |is_wait| grouped(&trace.seen, is_wait, |row| row.subject, sort);
         Self {
             trace,
+            mode,
             calls: [by_call(false), by_call(true)],
             subjects: [by_subject(false), by_subject(true)],
         }
@@ -149,12 +151,14 @@ impl<'t> Lists<'t> {
         waits.page(rows, |call, group| call_row(*call, group, waits.all_ns, self.trace.knows))
     }
 
-    pub(super) fn subjects(&self, rows: usize) -> (Vec<SubjectRow>, Truncation) {
+    /// What calls that work are about; the reason where that was not asked for, or the engine cannot
+    /// tell.
+    pub(super) fn subjects(&self, rows: usize) -> (Observed<Vec<SubjectRow>>, Truncation) {
         let [works, _] = &self.subjects;
         self.subject_rows(works, rows)
     }
 
-    pub(super) fn waited_for(&self, rows: usize) -> (Vec<SubjectRow>, Truncation) {
+    pub(super) fn waited_for(&self, rows: usize) -> (Observed<Vec<SubjectRow>>, Truncation) {
         let [_, waits] = &self.subjects;
         self.subject_rows(waits, rows)
     }
@@ -163,10 +167,16 @@ impl<'t> Lists<'t> {
         &self,
         ranked: &Ranked<SubjectId>,
         rows: usize,
-    ) -> (Vec<SubjectRow>, Truncation) {
+    ) -> (Observed<Vec<SubjectRow>>, Truncation) {
         let (rows, truncation) =
             ranked.page(rows, |id, group| subject_row(*id, group, ranked.all_ns, self.trace));
-        (rows.into_iter().flatten().collect(), truncation)
+        let rows = rows.into_iter().flatten().collect();
+        let is_known = match self.mode {
+            Mode::Summary => Err(Reason::NotAskedFor),
+            Mode::Detailed if !self.trace.knows.subjects => Err(Reason::NotByEngine),
+            Mode::Detailed => Ok(rows),
+        };
+        (is_known.into(), truncation)
     }
 }
 

@@ -92,7 +92,7 @@ fn many_short_processes_on_one_file_are_one_row() {
     seen.push(row("openat", 7, Some(other), 13, tally(1, 20_000)));
     let request = Request { mode: Mode::Detailed, limit: 1, ..Request::default() };
     let (report, meta) = answered(request, trace(seen, subjects));
-    let first = &report.subjects[0];
+    let first = &report.subjects.known().unwrap()[0];
     assert_eq!(first.subject.name.as_str(), "/etc/app.conf");
     assert_eq!((first.processes, first.pid, &first.count), (60, None, &Observed::Known(60)));
     assert_eq!((meta.truncation.shown, meta.truncation.total), (1, 2));
@@ -129,15 +129,20 @@ fn what_an_engine_cannot_tell_is_unknown_and_not_zero() {
         maxima: false,
         latency: false,
         times_apart: true,
+        subjects: false,
     };
     let seen = vec![row("fsync", 7, None, 0, tally(3, 1_000_000))];
-    let (report, _) =
-        answered(Request::default(), Trace { knows, ..trace(seen, Subjects::default()) });
+    let trace = |seen| Trace { knows, ..trace(seen, Subjects::default()) };
+    let (report, _) = answered(Request::default(), trace(seen.clone()));
     let first = &report.calls[0];
     assert_eq!(first.count, Observed::Unknown(Reason::NotByEngine));
     assert_eq!(first.failed, Observed::Unknown(Reason::NotByEngine));
     assert_eq!(first.total_us, Observed::Known(Micros::from_ns(3_000_000)));
     assert_eq!(report.ended, Observed::Unknown(Reason::NotByEngine));
+    assert_eq!(report.subjects, Observed::Unknown(Reason::NotAskedFor));
+    let (report, _) = answered(Request { mode: Mode::Detailed, ..Request::default() }, trace(seen));
+    assert_eq!(report.subjects, Observed::Unknown(Reason::NotByEngine));
+    assert_eq!(report.waited_for, report.subjects);
 }
 
 #[test]
