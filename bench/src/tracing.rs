@@ -156,3 +156,10 @@ fn once(
         }
     }
 }
+
+/// Whether somebody traces a process by ptrace.
+fn has_tracer(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    tracer.is_some_and(|tracer| tracer.trim() != "0")
+}

@@ -24,6 +24,8 @@ typedef _Bool bool;
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static __attribute__((always_inline, unused)) inline
 #define KERNEL __attribute__((preserve_access_index))
+/* So that a bound is kept which a compiler could show to be needless, and the verifier cannot. */
+#define HIDE_FROM_COMPILER(value) asm volatile("" : "+r"(value))
 
 /* Free to use under the project's licence too; the kernel grants its helpers to GPL-compatible ones. */
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,5 +1,6 @@
 //! Our tools that trace, in a session with this machine.
 
+use super::has_tracer;
 use crate::Programs;
 use anyhow::{Context as _, Result, bail};
 use scenarios::{client::Client, without_settings::without_settings};
@@ -18,6 +19,7 @@ pub const WAYS: &[(&str, &str)] = &[
     ("`syscall_trace mode=detailed`", r#"{"engine": "ebpf", "mode": "detailed"}"#),
     ("`syscall_trace engine=tracepoints`", r#"{"engine": "tracepoints"}"#),
     ("`syscall_trace engine=looks`", r#"{"engine": "looks"}"#),
+    ("`syscall_trace engine=ptrace`", r#"{"engine": "ptrace"}"#),
 ];
 
 /// What follows waits, by its parameters.
@@ -60,7 +62,10 @@ impl Ours {
         self.waits_for = Some(self.ask(pid, WINDOW_MS)?);
         let started = Instant::now();
         // What only looks attaches nothing.
-        while attached(self.worker) <= idle && started.elapsed() < Duration::from_secs(1) {
+        while attached(self.worker) <= idle
+            && !has_tracer(pid)
+            && started.elapsed() < Duration::from_secs(1)
+        {
             sleep(Duration::from_millis(5));
         }
         sleep(Duration::from_millis(100));

@@ -1,5 +1,6 @@
 //! What one would type instead.
 
+use super::has_tracer;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -113,12 +114,7 @@ impl Peer {
 
     fn is_at_work(&self, own: u32, traced: u32) -> bool {
         match self.sign {
-            Sign::Tracer => {
-                let status = fs::read_to_string(format!("/proc/{traced}/status"));
-                let status = status.unwrap_or_default();
-                let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
-                tracer.is_some_and(|tracer| tracer.trim() != "0")
-            }
+            Sign::Tracer => has_tracer(traced),
             Sign::Events => {
                 let open = fs::read_dir(format!("/proc/{own}/fd")).into_iter().flatten().flatten();
                 let links = open.filter_map(|entry| fs::read_link(entry.path()).ok());

@@ -13,11 +13,11 @@ use super::{
     seen::{Knows, Seen, Tally, Trace},
 };
 use crate::{
-    bpf::{Attached, Loaded, Map, NoBpf, Object, Scope},
+    bpf::{Attached, Loaded, Loan, Map, NoBpf, Object, Scope},
     call::Context,
     instruments::{capabilities::refusals, sampling::Passing},
     perf::sampler,
-    proc::descendants,
+    proc::{Root, descendants},
     stack::record::Window as _,
 };
 use classes::Classes;
@@ -49,16 +49,7 @@ const WINDOW: &str = ".data.window";
 /// Watches through the window.
 pub(super) fn trace(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, NoTrace> {
     let refused = |why: &NoBpf| refusals::of_bpf(context.root, CheckId::BpfTpBtf, why);
-    let classes = Classes::of(asked);
-    let is_detailed = u32::from(asked.wants_subjects()).to_ne_bytes();
-    let constants = [
-        ("classes", classes.by_number.as_slice()),
-        ("class_beyond", classes.beyond.as_slice()),
-        ("is_detailed", is_detailed.as_slice()),
-    ];
-    let room = if asked.wants_subjects() { ROOM_DETAILED } else { ROOM_SUMMARY };
-    let loaded = Loaded::lend(context.root, Object::Syscalls, &constants, &room)
-        .map_err(|why| refused(&why))?;
+    let loaded = lend(asked, context.root).map_err(|why| refused(&why))?;
     let trial = Trial::before();
     let start = context.root.monotonic();
     let attached =
@@ -87,6 +78,19 @@ pub(super) fn trace(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, N
         added_per_call,
         pause_us_max: 0,
     })
+}
+
+/// The programs as this question needs them: loaded, and attached to nothing.
+fn lend(asked: &Asked<'_>, root: &Root) -> Result<Loan, NoBpf> {
+    let classes = Classes::of(asked);
+    let is_detailed = u32::from(asked.wants_subjects()).to_ne_bytes();
+    let constants = [
+        ("classes", classes.by_number.as_slice()),
+        ("class_beyond", classes.beyond.as_slice()),
+        ("is_detailed", is_detailed.as_slice()),
+    ];
+    let room = if asked.wants_subjects() { ROOM_DETAILED } else { ROOM_SUMMARY };
+    Loaded::lend(root, Object::Syscalls, &constants, &room)
 }
 
 /// Tells the programs who is watched, and lets them run. Children are followed before the descendants
@@ -209,4 +213,35 @@ fn counts(map: &Map) -> Result<(Vec<LostOn>, u64), Errno> {
         lost_on.push(LostOn { processor, calls });
     }
     Ok((lost_on, before))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instruments::sampling::Subject;
+    use protocol::instruments::syscall_trace::{Mode, Request};
+
+    /// What is loaded with subjects is another program than without: a verifier sees what cannot be
+    /// reached as not there.
+    #[test]
+    fn the_programs_load_for_each_mode() {
+        let _guard = crate::bpf::tests::ONE_AT_A_TIME.lock();
+        let root = Root::live().unwrap();
+        let subject = Subject::host();
+        for mode in [Mode::Summary, Mode::Detailed] {
+            let request = Request { mode, ..Request::default() };
+            match lend(&Asked::new(&request, &subject), &root) {
+                Ok(loaded) => {
+                    for (name, program) in loaded.programs() {
+                        assert!(program.is_ok(), "{mode:?} {name}: {program:?}");
+                    }
+                }
+                Err(refused) => {
+                    let is_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
+                    assert!(!is_ci, "programs must load in CI: {mode:?}: {refused:?}");
+                    println!("not run: needs a login that may load programs ({refused:?})");
+                }
+            }
+        }
+    }
 }
