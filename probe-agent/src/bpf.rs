@@ -17,7 +17,7 @@ mod ring;
 mod scope;
 pub mod tasks;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod trial;
 
 pub use call::Command;

@@ -9,7 +9,7 @@ use crate::{perf::sampler, proc::Root};
 use std::{collections::BTreeSet, io::Read as _, sync::Mutex};
 
 /// Programs and maps are counted for the whole process.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Loads an object; `None` where this login may not.
 fn load(object: Object) -> Option<Loaded> {
