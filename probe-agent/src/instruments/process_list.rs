@@ -149,7 +149,7 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
     let budget = Duration::from_millis(context.budget.cpu_ms.into());
     if request.group_by == GroupBy::Process && context.cpu_spent() < budget / PASS_SHARE {
         let early = if is_known_at_once(request.sort) {
-            open_files::count(request.sort, &mut first, context)?;
+            open_files::count(request.sort, &mut first, &scanner, context)?;
             None
         } else {
             context.wait_until(started, window / EARLY, window)?;
@@ -159,7 +159,7 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
     }
     context.wait_until(started, window, window)?;
     let mut last = scanner.pass(context)?;
-    open_files::count(request.sort, &mut last, context)?;
+    open_files::count(request.sort, &mut last, &scanner, context)?;
     let mut changes = Changes::between(&first, &last, scanner.column());
     changes.hidden_by = last.hidden_by(context);
     groups::assign(request.group_by, &mut changes, context)?;
@@ -183,7 +183,7 @@ fn one_instant(
     context: &Context<'_>,
 ) -> Result<(Measured, Details), AgentError> {
     let mut only = scanner.pass(context)?;
-    open_files::count(request.sort, &mut only, context)?;
+    open_files::count(request.sort, &mut only, scanner, context)?;
     let mut changes = Changes::between(&only, &only, scanner.column());
     changes.host.forget_what_happened(reason);
     groups::assign(request.group_by, &mut changes, context)?;

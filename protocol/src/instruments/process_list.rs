@@ -154,8 +154,8 @@ pub struct Report {
     /// The part of the window over which run delay, storage and context switches of the shown
     /// rows were measured, in milliseconds. `null` when every process was read for the ranking.
     pub detail_window_ms: Option<u64>,
-    /// What would have read the processes at less cost and was refused, with the remedy: from some
-    /// thousands of processes on. Empty where nothing was.
+    /// What would have read the processes at less cost and was refused, with the remedy: where there
+    /// are so many that it matters. Empty where nothing was.
     pub refused: Vec<Refusal>,
 }
 

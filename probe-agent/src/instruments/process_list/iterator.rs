@@ -27,8 +27,8 @@ use std::time::Duration;
 /// twice: with fewer it is not worth it.
 const LEAST_PROCESSES: u64 = 3_000;
 
-/// The same where a folder of each is asked beside its file.
-const LEAST_PROCESSES_WITH_FILES: u64 = 1_500;
+/// The same where open files rank: then a folder of each is asked too, and the iterator tells both.
+const LEAST_PROCESSES_WITH_FILES: u64 = 800;
 
 /// It goes through threads, a file of a process tells of all: beyond so many for each process files
 /// cost less.

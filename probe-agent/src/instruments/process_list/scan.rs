@@ -149,6 +149,11 @@ impl Scanner {
         self.iterator.refused(root)
     }
 
+    /// How many files the scanner itself has open.
+    pub(super) fn own_files(&self) -> u64 {
+        self.kept.files()
+    }
+
     /// The column that is read beside those of `/proc/PID/stat`.
     pub(super) const fn column(&self) -> Option<Column> {
         self.column
