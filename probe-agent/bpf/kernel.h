@@ -302,6 +302,7 @@ struct file {
 struct fdtable {
 	unsigned int max_fds;
 	struct file **fd;
+	unsigned long *open_fds;
 } KERNEL;
 
 struct files_struct {

@@ -27,30 +27,82 @@ struct process_row {
 	u32 threads;
 	u32 flags;
 	char name[16];
-	u32 padding;
+	u32 open_files;
 };
+
+/* Whether a process's open files are counted; the rest of a ranking does without. */
+const volatile u32 are_files_counted = 0;
+
+/* Stands for a number that a look at one small table of files does not tell. */
+#define NOT_COUNTED 0xffffffff
+
+/* Words of the largest table that is looked at; each has 64 descriptors. */
+#define MOST_WORDS 16
+
+INLINE u32 bits_of(u64 word)
+{
+	word -= word >> 1 & 0x5555555555555555;
+	word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
+	word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f;
+	return word * 0x0101010101010101 >> 56;
+}
+
+/*
+ * Counts the bits of the table of open files, as `proc_readfd_count` in fs/proc/fd.c does: no file is
+ * touched, so a thousand cost what one does. A larger table, which few processes have, is left to
+ * whoever reads: going through it would take the verifier long at each loading.
+ */
+INLINE u32 open_files(struct task_struct *task)
+{
+	u32 count = 0;
+	struct files_struct *files = task->files;
+	if (!files)
+		return 0;
+	struct fdtable *table = files->fdt;
+	if (!table)
+		return NOT_COUNTED;
+	const unsigned long *bits = table->open_fds;
+	u32 bytes = table->max_fds / 8;
+	if (bytes <= sizeof(u64)) {
+		/* The table that every process begins with. */
+		u64 word = 0;
+		if (bpf_probe_read_kernel(&word, sizeof(word), bits))
+			return NOT_COUNTED;
+		count = bits_of(word);
+	} else {
+		u64 words[MOST_WORDS] = {};
+		if (bytes > sizeof(words) || bpf_probe_read_kernel(words, bytes, bits))
+			return NOT_COUNTED;
+		for (u32 word = 0; word < MOST_WORDS; word++) {
+			if (word >= bytes / sizeof(u64))
+				break;
+			count += bits_of(words[word]);
+		}
+	}
+	/* A process that ends gives its table back, and then the memory is another's. */
+	if (*(struct files_struct *volatile *)&task->files != files)
+		return NOT_COUNTED;
+	return count;
+}
+
+INLINE s64 none_if_negative(s64 pages)
+{
+	return pages > 0 ? pages : 0;
+}
 
 INLINE s64 resident_pages(struct mm_struct *mm)
 {
-	s64 pages = 0, some = 0;
 	if (!mm)
 		return 0;
 	/* Of files, anonymous, and shared memory; the third of four is swap. */
 	if (FIELD_EXISTS(((struct mm_struct___before_6_2 *)mm)->rss_stat.count)) {
 		struct mm_struct___before_6_2 *before = (void *)mm;
-		READ_INTO(some, before, rss_stat.count[0].counter);
-		pages += some > 0 ? some : 0;
-		READ_INTO(some, before, rss_stat.count[1].counter);
-		pages += some > 0 ? some : 0;
-		READ_INTO(some, before, rss_stat.count[3].counter);
-		return pages + (some > 0 ? some : 0);
+		return none_if_negative(before->rss_stat.count[0].counter) +
+		       none_if_negative(before->rss_stat.count[1].counter) +
+		       none_if_negative(before->rss_stat.count[3].counter);
 	}
-	READ_INTO(some, mm, rss_stat[0].count);
-	pages += some > 0 ? some : 0;
-	READ_INTO(some, mm, rss_stat[1].count);
-	pages += some > 0 ? some : 0;
-	READ_INTO(some, mm, rss_stat[3].count);
-	return pages + (some > 0 ? some : 0);
+	return none_if_negative(mm->rss_stat[0].count) + none_if_negative(mm->rss_stat[1].count) +
+	       none_if_negative(mm->rss_stat[3].count);
 }
 
 SEC("iter/task")
@@ -88,6 +140,7 @@ int each_task(struct bpf_iter__task *context)
 	row.parent = task->real_parent->tgid;
 	row.flags = task->flags;
 	bpf_probe_read_kernel(row.name, sizeof(row.name), ADDRESS(task, comm));
+	row.open_files = are_files_counted ? open_files(task) : NOT_COUNTED;
 	bpf_seq_write(context->meta->seq, &row, sizeof(row));
 	return 0;
 }

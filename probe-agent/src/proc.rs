@@ -7,6 +7,7 @@ pub mod btf;
 pub mod cgroup;
 pub mod cpuinfo;
 pub mod descendants;
+pub mod descriptors;
 pub mod diskstats;
 pub mod file_system;
 mod folder;
@@ -48,7 +49,7 @@ pub use read_error::ReadError;
 
 use super::abandonable::Crew;
 use crate::order;
-use folder::{READ_FLAGS, count_entries, each_entry, read_at, read_once_at, whole_piece};
+use folder::{READ_FLAGS, each_entry, read_at, read_once_at, whole_piece};
 use kept::KeptPlace;
 use namespaces::Namespaces;
 use protocol::{host_text::HostText, observed::Feature};
@@ -399,25 +400,6 @@ impl Root {
                 visit(name);
             }
         })
-    }
-
-    /// Counts the open descriptors of a process.
-    ///
-    /// The size of `/proc/PID/fd` is their number since Linux 6.2 and 0 before; then its entries
-    /// are counted.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel answered.
-    pub fn count_descriptors(&self, pid: u32) -> Result<u64, ReadError> {
-        let folder = format!("{pid}/fd");
-        let counted = match &self.source {
-            Source::Now(tree) => count_entries(&tree.proc, &folder),
-            Source::Taken(snapshot) => snapshot.count_descriptors(&below_proc(&folder)),
-        };
-        let text = counted.map(|count| count.to_string());
-        self.note(|| below_proc(&folder), text.as_ref().map(String::as_bytes).map_err(|it| *it));
-        counted
     }
 
     /// The user who owns a process, or a thread, by the owner of its folder: `PID`, or

@@ -44,7 +44,7 @@ fn data(check: &str) -> Option<PathBuf> {
     found
 }
 
-const COLUMNS: [process_list::Column; 13] = [
+const COLUMNS: [process_list::Column; 14] = [
     process_list::Column::Cpu,
     process_list::Column::User,
     process_list::Column::System,
@@ -52,6 +52,7 @@ const COLUMNS: [process_list::Column; 13] = [
     process_list::Column::RunDelay,
     process_list::Column::Rss,
     process_list::Column::Threads,
+    process_list::Column::OpenFiles,
     process_list::Column::MinorFaults,
     process_list::Column::MajorFaults,
     process_list::Column::Read,
@@ -91,7 +92,7 @@ fn check_answer(name: &str, answer: &Value) {
 }
 
 /// Fields that say by being `null` what their description says.
-const MAY_BE_NULL: [&str; 2] = ["unranked", "detail_window_ms"];
+const MAY_BE_NULL: [&str; 3] = ["unranked", "detail_window_ms", "processes[].open_files"];
 
 /// One test for all instruments: to unpack the machines takes longer than to look at them.
 #[test]

@@ -41,6 +41,8 @@ pub struct Process {
     pub state: u8,
     /// Its name, up to the first zero.
     pub name: [u8; 16],
+    /// Open files, where they were to be counted and their table is a small one.
+    pub open_files: Option<u32>,
     /// When it was read.
     pub at: Duration,
 }
@@ -57,6 +59,9 @@ pub struct Seen {
 /// Bytes of `struct thread_row` and `struct process_row`.
 const THREAD_BYTES: usize = 56;
 const PROCESS_BYTES: usize = 128;
+
+/// What stands for a number of open files that is not told.
+const NOT_COUNTED: u32 = u32::MAX;
 
 /// Goes through all once. `now` tells the time.
 ///
@@ -229,6 +234,7 @@ fn process(bytes: &[u8], thread: &Thread, at: Duration) -> Option<Process> {
         flags,
         state: thread.state,
         name: *fields.bytes(16)?.first_chunk()?,
+        open_files: Some(fields.u32()?).filter(|count| *count != NOT_COUNTED),
         at,
     })
 }
@@ -306,7 +312,9 @@ mod tests {
         if tgid == pid {
             bytes.extend([5_u64, 6, 7, 8, 9].map(u64::to_le_bytes).concat());
             bytes.extend([1_u32, 2, 0].map(u32::to_le_bytes).concat());
-            bytes.extend(b"program\0garbage!\0\0\0\0");
+            bytes.extend(b"program\0garbage!");
+            let open_files = if tgid == 1 { 3 } else { NOT_COUNTED };
+            bytes.extend(open_files.to_le_bytes());
         }
         bytes
     }
@@ -330,5 +338,7 @@ mod tests {
         assert_eq!(times, [(1, 30), (9, 106)]);
         let first = seen.processes.first().unwrap();
         assert_eq!((first.start_ns, first.resident_pages, first.minor_faults), (5, 9, 2));
+        let open_files: Vec<_> = seen.processes.iter().map(|one| one.open_files).collect();
+        assert_eq!(open_files, [Some(3), None]);
     }
 }

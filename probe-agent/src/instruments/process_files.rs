@@ -5,13 +5,15 @@ use crate::{
     instruments::thread_accounts::{Accounts, ThreadId},
     proc::{
         PATIENCE, ReadError, Root, Text,
+        descriptors::Kinds,
+        limits,
         parse::ParseError,
         pid_io::{self, PidIo},
         pid_stat::{self, PidStat},
     },
 };
 use protocol::{
-    instruments::process_list::State,
+    instruments::process_list::{FileKinds, State},
     observed::{Feature, Lock, Observed, Permission, Reason},
 };
 
@@ -26,6 +28,28 @@ impl ProcessFiles<'_, '_> {
     /// Input and output, of all threads.
     pub(super) fn io(&self) -> Result<PidIo, Reason> {
         self.parsed("io", Feature::IoAccounting, pid_io::parse)
+    }
+
+    /// How many files it has open.
+    pub(super) fn open_files(&self) -> Result<u64, Reason> {
+        let counted = self.context.root.count_descriptors(self.pid);
+        let folder = format!("{}/fd", self.pid);
+        counted.map_err(|error| self.reason(&folder, error, Feature::Field))
+    }
+
+    /// What its open files are, the first so many.
+    pub(super) fn kinds_of_open_files(&self, most: u64) -> Result<FileKinds, Reason> {
+        let looked = self.context.root.kinds_of_descriptors(self.pid, most);
+        let folder = format!("{}/fd", self.pid);
+        let kinds = looked.map_err(|error| self.reason(&folder, error, Feature::Field))?;
+        let Kinds { files, sockets, pipes, devices, anonymous } = kinds;
+        Ok(FileKinds { looked_at: kinds.all(), files, sockets, pipes, devices, anonymous })
+    }
+
+    /// How many files it may have open.
+    pub(super) fn open_files_limit(&self) -> Result<u64, Reason> {
+        self.parsed("limits", Feature::Field, limits::parse_open_files)
+            .and_then(|limit| limit.ok_or(Reason::NoLimitSet))
     }
 
     /// Reads a file of every thread and parses it: the process's own file would be the first

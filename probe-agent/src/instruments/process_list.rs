@@ -4,7 +4,8 @@
 //! `/proc/PID/stat`; where there are thousands of processes, a program in the kernel that goes through
 //! all costs a fifteenth of that, and is asked where the login may.
 //! The first and the last give every process's counters. The one in between finds those that are
-//! likely to be shown, and only for them the costlier files are read, then and at the end. Ranking
+//! likely to be shown, and only for them the costlier files are read, then and at the end. Where a
+//! column tells what a process is, and not what it did, the first one finds them. Ranking
 //! by a column of such a file reads it for every process, at both ends of the window.
 
 mod change;
@@ -15,6 +16,7 @@ mod counters;
 mod groups;
 mod iterator;
 mod kept;
+mod open_files;
 mod rates;
 mod report;
 mod scan;
@@ -29,6 +31,7 @@ use crate::{
     order, rank,
 };
 use changes::Changes;
+use columns::{is_beside_the_line, is_known_at_once};
 use counters::Counters;
 use protocol::{
     error::AgentError,
@@ -141,15 +144,22 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
         context.wait_until(started, window, window)?;
         return one_instant(request, &mut scanner, &reason, context);
     }
-    let first = scanner.pass(context)?;
+    let mut first = scanner.pass(context)?;
     let mut details = Details::default();
     let budget = Duration::from_millis(context.budget.cpu_ms.into());
     if request.group_by == GroupBy::Process && context.cpu_spent() < budget / PASS_SHARE {
-        context.wait_until(started, window / EARLY, window)?;
-        details = likely_rows(request, &mut scanner, &first, context)?;
+        let early = if is_known_at_once(request.sort) {
+            open_files::count(request.sort, &mut first, &scanner, context)?;
+            None
+        } else {
+            context.wait_until(started, window / EARLY, window)?;
+            Some(scanner.pass_over_known(context)?)
+        };
+        details = likely_rows(request, &scanner, &first, early.as_ref(), context)?;
     }
     context.wait_until(started, window, window)?;
-    let last = scanner.pass(context)?;
+    let mut last = scanner.pass(context)?;
+    open_files::count(request.sort, &mut last, &scanner, context)?;
     let mut changes = Changes::between(&first, &last, scanner.column());
     changes.hidden_by = last.hidden_by(context);
     groups::assign(request.group_by, &mut changes, context)?;
@@ -157,7 +167,7 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
         window_ms: u64::try_from(last.began.saturating_sub(first.began).as_millis())
             .unwrap_or(u64::MAX),
         changes,
-        ranked_column: scanner.column(),
+        ranked_column: is_beside_the_line(request.sort).then_some(request.sort),
         grouped_by: request.group_by,
         engine: last.engine,
         refused: scanner.refused(context.root),
@@ -172,14 +182,15 @@ fn one_instant(
     reason: &Reason,
     context: &Context<'_>,
 ) -> Result<(Measured, Details), AgentError> {
-    let only = scanner.pass(context)?;
+    let mut only = scanner.pass(context)?;
+    open_files::count(request.sort, &mut only, scanner, context)?;
     let mut changes = Changes::between(&only, &only, scanner.column());
     changes.host.forget_what_happened(reason);
     groups::assign(request.group_by, &mut changes, context)?;
     let measured = Measured {
         window_ms: 0,
         changes,
-        ranked_column: scanner.column(),
+        ranked_column: is_beside_the_line(request.sort).then_some(request.sort),
         grouped_by: request.group_by,
         engine: only.engine,
         refused: scanner.refused(context.root),
@@ -187,17 +198,18 @@ fn one_instant(
     Ok((measured, Details::default()))
 }
 
-/// Chooses the processes that are likely to be shown and reads their costlier files.
+/// Chooses the processes that are likely to be shown and reads their costlier files. By what they
+/// did from the first pass to an early one, or by what they are at the first.
 fn likely_rows(
     request: &Request,
-    scanner: &mut Scanner,
+    scanner: &Scanner,
     first: &Scan,
+    early: Option<&Scan>,
     context: &Context<'_>,
 ) -> Result<Details, AgentError> {
     const SPARE: usize = 16;
     const MOST: usize = 400;
-    let early = scanner.pass_over_known(context)?;
-    let changes = Changes::between(first, &early, scanner.column());
+    let changes = Changes::between(first, early.unwrap_or(first), scanner.column());
     let wanted = (request.offset as usize).saturating_add(request.limit as usize);
     let many = wanted.saturating_mul(2).saturating_add(SPARE).min(MOST);
     let weight = |change: &change::Change| change.weight(request.sort);

@@ -3,22 +3,12 @@
 use super::{ReadError, Root, Source, TOO_LONG};
 use rustix::{
     fd::OwnedFd,
-    fs::{AtFlags, FileType, Mode, OFlags, RawDir},
+    fs::{FileType, Mode, OFlags, RawDir},
     io::Errno,
 };
 use std::mem::MaybeUninit;
 
 pub(super) const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
-
-/// The number of entries in a folder of descriptors.
-pub(super) fn count_entries(proc: &OwnedFd, folder: &str) -> Result<u64, ReadError> {
-    let status = rustix::fs::statat(proc, folder, AtFlags::empty())?;
-    let mut count = u64::try_from(status.st_size).unwrap_or_default();
-    if count == 0 {
-        each_entry(proc, folder, |_, _| count += 1)?;
-    }
-    Ok(count)
-}
 
 pub(super) fn read_once_at<'b>(
     folder: &OwnedFd,

@@ -101,6 +101,8 @@ pub enum Column {
     Rss,
     /// Threads at the end of the window.
     Threads,
+    /// Open files at the end of the window; how many a process may have is shown beside it.
+    OpenFiles,
     /// Page faults served without reading from a disk.
     MinorFaults,
     /// Page faults that waited for a disk.
@@ -152,8 +154,8 @@ pub struct Report {
     /// The part of the window over which run delay, storage and context switches of the shown
     /// rows were measured, in milliseconds. `null` when every process was read for the ranking.
     pub detail_window_ms: Option<u64>,
-    /// What would have read the processes at less cost and was refused, with the remedy: from some
-    /// thousands of processes on. Empty where nothing was.
+    /// What would have read the processes at less cost and was refused, with the remedy: where there
+    /// are so many that it matters. Empty where nothing was.
     pub refused: Vec<Refusal>,
 }
 
@@ -256,6 +258,8 @@ pub struct ProcessRow {
     pub rss_bytes: Bytes,
     /// Threads.
     pub threads: u32,
+    /// Its open files. `null` unless those rank.
+    pub open_files: Option<OpenFiles>,
     /// Page faults served from memory.
     pub minor_faults_per_s: Observed<PerSecond>,
     /// Page faults that waited for a disk.
@@ -270,6 +274,37 @@ pub struct ProcessRow {
     pub involuntary_switches_per_s: Observed<PerSecond>,
     /// Seconds since it started.
     pub age_s: Observed<u64>,
+}
+
+/// Open files of a process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OpenFiles {
+    /// Descriptors open at the end of the window.
+    pub open: Observed<u64>,
+    /// The limit that `open` fails at.
+    #[doc(alias = "RLIMIT_NOFILE")]
+    pub limit: Observed<u64>,
+    /// What those are that were looked at.
+    pub kinds: Observed<FileKinds>,
+}
+
+/// How many open files are of which kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FileKinds {
+    /// Descriptors that were looked at: all, or of many the first ones.
+    pub looked_at: u64,
+    /// Files and folders.
+    pub files: u64,
+    /// Sockets.
+    pub sockets: u64,
+    /// Ends of pipes, with a name or without.
+    pub pipes: u64,
+    /// Devices, terminals among them.
+    pub devices: u64,
+    /// What has no place in any folder: epoll, eventfd, timers and such.
+    pub anonymous: u64,
 }
 
 /// State of a process, by the letter in `/proc/PID/stat`.
@@ -404,6 +439,7 @@ fn example_report() -> Report {
             run_delay_pct: Observed::Known(percent(1.3)),
             rss_bytes: Bytes(52_428_800),
             threads: 4,
+            open_files: None,
             minor_faults_per_s: Observed::Known(rate(12)),
             major_faults_per_s: Observed::Known(rate(0)),
             read_bytes_per_s: Observed::Known(rate(0)),

@@ -12,7 +12,6 @@ use crate::{
     },
     proc::{
         host_stat::{self, HostStat},
-        limits,
         parse::only_number,
         pid_io::PidIo,
         pid_stat::{self, Reaped},
@@ -86,8 +85,8 @@ impl End {
             threads_listed,
             memory: has.clone().and_then(|()| memory(&own)).into(),
             io: io.into(),
-            open_files: has.clone().and_then(|()| open_files(&own)).into(),
-            open_files_limit: has.and_then(|()| open_files_limit(&own)).into(),
+            open_files: has.clone().and_then(|()| own.open_files()).into(),
+            open_files_limit: has.and_then(|()| own.open_files_limit()).into(),
             cgroup: levels.read(context),
             host: host_stat::read(context.root).into(),
             cpu_pressure: some_waited("cpu", context),
@@ -124,18 +123,6 @@ fn state(files: &ProcessFiles<'_, '_>) -> Option<State> {
 
 fn memory(files: &ProcessFiles<'_, '_>) -> Result<MemoryLines, Reason> {
     files.parsed("status", Feature::Field, pid_status::parse_memory)
-}
-
-fn open_files(files: &ProcessFiles<'_, '_>) -> Result<u64, Reason> {
-    let counted = files.context.root.count_descriptors(files.pid);
-    let folder = format!("{}/fd", files.pid);
-    counted.map_err(|error| files.reason(&folder, error, Feature::Field))
-}
-
-fn open_files_limit(files: &ProcessFiles<'_, '_>) -> Result<u64, Reason> {
-    files
-        .parsed("limits", Feature::Field, limits::parse_open_files)
-        .and_then(|limit| limit.ok_or(Reason::NoLimitSet))
 }
 
 /// Time since boot for which some task of the host waited for a resource.

@@ -2,6 +2,7 @@
 
 use super::{
     counters::{Basis, Key, Span},
+    open_files,
     scan::{Sample, Scan},
 };
 use crate::{instruments::thread_accounts::tick_of, os::clock};
@@ -36,6 +37,8 @@ pub(super) struct Change {
     pub(super) major_faults: u64,
     pub(super) threads: u32,
     pub(super) resident_pages: u64,
+    /// Open files, where those rank.
+    pub(super) open_files: Option<Observed<u64>>,
     /// Growth of the counter behind the column to rank by, where that has a file of its own.
     pub(super) ranked: Option<Observed<u64>>,
     /// Its group, where rows are groups.
@@ -58,6 +61,10 @@ impl Change {
             Column::ChildrenCpu => return self.children.clone().map(share),
             Column::Rss => self.resident_pages as f64,
             Column::Threads => f64::from(self.threads),
+            Column::OpenFiles => {
+                let open = self.open_files.clone();
+                return open_files::weight(open.unwrap_or(Observed::Unknown(Reason::NotStored)));
+            }
             Column::MinorFaults => per(self.minor_faults as f64, self.window),
             Column::MajorFaults => per(self.major_faults as f64, self.window),
             Column::Youngest => 1.0 / self.age.as_secs_f64().max(0.001),
@@ -105,6 +112,7 @@ pub(super) fn change(
         major_faults: grown(|sample| sample.major_faults),
         threads: sample.threads,
         resident_pages: sample.resident_pages,
+        open_files: sample.open_files.clone(),
         ranked: ranked(sample, before, first, column),
         group: Observed::Unknown(Reason::NotStored),
     }

@@ -23,7 +23,7 @@ use protocol::{
 };
 use std::{collections::HashMap, time::Duration};
 
-/// Whether ranking by a column reads a file of its own for every process.
+/// Whether ranking by a column reads a counter of its own for every process, at both ends of the window.
 pub(super) const fn needs_own_file(column: Column) -> bool {
     match column {
         Column::RunDelay | Column::Read | Column::Write | Column::Switches => true,
@@ -33,6 +33,7 @@ pub(super) const fn needs_own_file(column: Column) -> bool {
         | Column::ChildrenCpu
         | Column::Rss
         | Column::Threads
+        | Column::OpenFiles
         | Column::MinorFaults
         | Column::MajorFaults
         | Column::Youngest => false,
@@ -132,6 +133,7 @@ impl Counter {
             | Column::ChildrenCpu
             | Column::Rss
             | Column::Threads
+            | Column::OpenFiles
             | Column::MinorFaults
             | Column::MajorFaults
             | Column::Youngest => None,

@@ -193,6 +193,7 @@ fn readable(weight: f64, column: Column, page_bytes: u64) -> f64 {
             }
         }
         Column::Threads
+        | Column::OpenFiles
         | Column::MinorFaults
         | Column::MajorFaults
         | Column::Read

@@ -3,7 +3,7 @@
 use super::scan::{Sample, Scan};
 use crate::{
     bpf::{
-        Loaded, Loan, NoBpf, Object,
+        Constants, Loaded, Loan, NoBpf, Object,
         tasks::{self, Process},
     },
     call::Context,
@@ -14,14 +14,21 @@ use crate::{
     },
 };
 use protocol::{
-    instruments::capabilities::{CheckId, Refusal},
+    instruments::{
+        capabilities::{CheckId, Refusal},
+        process_list::Column,
+    },
     message::Engine,
+    observed::Observed,
 };
 use std::time::Duration;
 
 /// Loading the program costs about as much processor time as reading the files of so many processes
 /// twice: with fewer it is not worth it.
 const LEAST_PROCESSES: u64 = 3_000;
+
+/// The same where open files rank: then a folder of each is asked too, and the iterator tells both.
+const LEAST_PROCESSES_WITH_FILES: u64 = 800;
 
 /// It goes through threads, a file of a process tells of all: beyond so many for each process files
 /// cost less.
@@ -31,8 +38,9 @@ const MOST_THREADS_EACH: u64 = 10;
 const COME_AND_GONE: u64 = 32;
 
 /// The program that is asked, once it was decided that it is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ByIterator {
+    sort: Column,
     state: State,
 }
 
@@ -50,11 +58,16 @@ enum State {
 }
 
 impl ByIterator {
+    /// One that tells what ranking by `sort` needs.
+    pub(super) fn new(sort: Column) -> Self {
+        Self { sort, state: State::default() }
+    }
+
     /// Fills in a pass, and gives the processes that are to be read from their files: those that
     /// the iterator does not show or cannot tell enough of. `None` where all are to be read so.
     pub(super) fn pass(&mut self, scan: &mut Scan, context: &Context<'_>) -> Option<Vec<u32>> {
         if matches!(self.state, State::Undecided) {
-            self.state = decide(scan, context.root);
+            self.state = decide(self.sort, scan, context.root);
         }
         let State::Asked(loan) = &self.state else { return None };
         match tasks::read(loan, || context.root.monotonic()) {
@@ -74,20 +87,32 @@ impl ByIterator {
     }
 }
 
-fn decide(scan: &Scan, root: &Root) -> State {
+const fn least_processes(sort: Column) -> u64 {
+    if matches!(sort, Column::OpenFiles) { LEAST_PROCESSES_WITH_FILES } else { LEAST_PROCESSES }
+}
+
+fn decide(sort: Column, scan: &Scan, root: &Root) -> State {
     let processes = root.most_processes().unwrap_or(0);
     let threads = scan.host_threads.known().copied().unwrap_or(u64::MAX);
     // Of a machine that somebody took, and of one that is being taken, there are only files.
     let is_worth_it = root.live_top().is_some()
-        && processes >= LEAST_PROCESSES
+        && processes >= least_processes(sort)
         && threads / MOST_THREADS_EACH <= processes;
     if !is_worth_it {
         return State::NotWorthIt;
     }
-    match Loaded::lend(root, Object::Tasks, &[], &[]) {
+    match lend(sort, root) {
         Ok(loan) => State::Asked(loan),
         Err(refused) => State::Refused(refused),
     }
+}
+
+/// The program, with what ranking by `sort` needs of it.
+fn lend(sort: Column, root: &Root) -> Result<Loan, NoBpf> {
+    let counted = 1_u32.to_ne_bytes();
+    let constants = [("are_files_counted", counted.as_slice())];
+    let wanted: Constants<'_> = if sort == Column::OpenFiles { &constants } else { &[] };
+    Loaded::lend(root, Object::Tasks, wanted, &[])
 }
 
 /// Takes over what was seen. Gives the processes that are to be read from their files.
@@ -144,6 +169,7 @@ fn sample(process: &Process, name: std::ops::Range<u32>) -> Sample {
         major_faults: process.major_faults,
         threads: process.threads,
         resident_pages: process.resident_pages,
+        open_files: process.open_files.map(|open| Observed::Known(open.into())),
         name,
         ranked: None,
         reaped: Reaped::of(
@@ -158,21 +184,24 @@ fn sample(process: &Process, name: std::ops::Range<u32>) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instruments::{fake::FakeMachine, process_list::scan::Scanner};
-    use protocol::instruments::process_list::Column;
+    use crate::instruments::{
+        fake::FakeMachine,
+        process_list::{open_files::tests::started, scan::Scanner},
+    };
 
     #[test]
     fn a_machine_of_files_is_read_from_its_files() {
         let machine = FakeMachine::new();
         let scan = Scan::of(Vec::new(), Duration::ZERO, Duration::ZERO);
-        assert!(matches!(decide(&scan, machine.context().root), State::NotWorthIt));
+        assert!(matches!(decide(Column::Cpu, &scan, machine.context().root), State::NotWorthIt));
     }
 
     /// The same processes, by both ways at once.
     #[test]
     fn the_iterator_says_what_the_files_say() {
+        let _guard = crate::bpf::tests::ONE_AT_A_TIME.lock();
         let root = Root::live().unwrap();
-        let loan = match Loaded::lend(&root, Object::Tasks, &[], &[]) {
+        let loan = match lend(Column::OpenFiles, &root) {
             Ok(loan) => loan,
             Err(refused) => {
                 let is_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
@@ -183,13 +212,14 @@ mod tests {
         let machine = FakeMachine::new();
         let fake = machine.context();
         let context = fake.over(&root);
+        let mut child = started();
         let before = Scanner::new(Column::Cpu).pass(&context).unwrap();
-        let mut by_iterator = ByIterator { state: State::Asked(loan) };
+        let mut by_iterator = ByIterator { sort: Column::OpenFiles, state: State::Asked(loan) };
         let mut scan = Scan::of(Vec::new(), Duration::ZERO, Duration::ZERO);
         scan.host_threads = before.host_threads.clone();
         let others = by_iterator.pass(&mut scan, &context).unwrap();
         let after = Scanner::new(Column::Cpu).pass(&context).unwrap();
-        let mut compared = 0;
+        let (mut compared, mut is_child_counted) = (0, false);
         for sample in &scan.samples {
             let find = |scan: &Scan| {
                 let found = scan.samples.iter().find(|other| other.pid == sample.pid);
@@ -208,7 +238,17 @@ mod tests {
             assert!(cpu(sample) <= cpu(&after) + 2, "{sample:?} {after:?}");
             assert!(sample.minor_faults >= before.minor_faults, "{sample:?} {before:?}");
             assert!(sample.minor_faults <= after.minor_faults, "{sample:?} {after:?}");
+            // Those of other processes may be opened and closed meanwhile.
+            if sample.pid == child.id() {
+                let listed = std::fs::read_dir(format!("/proc/{}/fd", sample.pid)).unwrap();
+                let listed = Observed::Known(listed.count() as u64);
+                assert_eq!(sample.open_files.as_ref(), Some(&listed));
+                is_child_counted = true;
+            }
         }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(is_child_counted);
         assert!(compared > 10, "only {compared}");
         let seen = scan.samples.iter().map(|sample| sample.pid).chain(others);
         let seen: std::collections::BTreeSet<u32> = seen.collect();

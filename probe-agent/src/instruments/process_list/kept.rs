@@ -113,6 +113,11 @@ impl KeptLines {
         Some(pids)
     }
 
+    /// How many files stay open.
+    pub(super) fn files(&self) -> u64 {
+        u64::try_from(self.by_pid.len()).unwrap_or(u64::MAX)
+    }
+
     /// To be called before all are listed: whoever is born afterwards has a later number.
     pub(super) fn before_listing(&mut self, root: &Root) {
         self.last_pid = last_pid(root).ok();

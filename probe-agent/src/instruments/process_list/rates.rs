@@ -126,6 +126,7 @@ impl Rates {
                 | Column::ChildrenCpu
                 | Column::Rss
                 | Column::Threads
+                | Column::OpenFiles
                 | Column::MinorFaults
                 | Column::MajorFaults
                 | Column::Youngest => {}

@@ -3,8 +3,8 @@
 use super::{
     Measured,
     change::Change,
-    columns::{can_be_added_up, can_rank},
-    groups,
+    columns::{can_be_added_up, can_rank, is_beside_the_line},
+    groups, open_files,
     rates::{Details, Rates},
 };
 use crate::{
@@ -96,7 +96,7 @@ fn unranked<T>(entries: &[T], weight: impl Fn(&T) -> Observed<f64>) -> Option<Un
 /// A stored measurement holds every column of the first pass, and what else was read for it.
 fn check_stored(request: &Request, measured: &Measured) -> Result<(), AgentError> {
     let column = request.sort;
-    if super::counters::needs_own_file(column) && measured.ranked_column != Some(column) {
+    if is_beside_the_line(column) && measured.ranked_column != Some(column) {
         return Err(AgentError::ColumnNotStored { column });
     }
     let (asked, stored) = (request.group_by, measured.grouped_by);
@@ -176,13 +176,16 @@ impl Answer {
         let mut users = Users::read(context.root);
         let mut rows = Vec::with_capacity(page.rows.len());
         let commands = commands(&page.rows, context);
+        let most = open_files::most_looked_at(page.rows.len());
         for (change, command) in page.rows.into_iter().zip(commands) {
             context.check()?;
             let weight = can_rank(request.sort, context.root)
                 .map_or_else(Observed::Unknown, |()| change.weight(request.sort));
             let owner = Owner::of(&change, command, &mut users, context);
             let redacted = owner.redacted;
-            let row = row(&change, owner, Rates::of(&change, &ends, request, context), context);
+            let rates = Rates::of(&change, &ends, request, context);
+            let open_files = open_files::of_row(&change, request.sort, most, context);
+            let row = ProcessRow { open_files, ..row(&change, owner, rates, context) };
             rows.push((row, weight, redacted));
         }
         let mut page = Page { rows, truncation: page.truncation };
@@ -252,6 +255,7 @@ fn row(change: &Change, owner: Owner, rates: Rates, context: &Context<'_>) -> Pr
         run_delay_pct: rates.run_delay_pct,
         rss_bytes: Bytes(change.resident_pages.saturating_mul(page_bytes)),
         threads: change.threads,
+        open_files: None,
         minor_faults_per_s: rate(change.minor_faults),
         major_faults_per_s: rate(change.major_faults),
         read_bytes_per_s: rates.read,

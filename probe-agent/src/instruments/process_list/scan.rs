@@ -46,6 +46,8 @@ pub(super) struct Sample {
     pub(super) major_faults: u64,
     pub(super) threads: u32,
     pub(super) resident_pages: u64,
+    /// Open files, as far as the pass told.
+    pub(super) open_files: Option<Observed<u64>>,
     /// Where its name stands in [`Scan::names`].
     pub(super) name: std::ops::Range<u32>,
     /// The counter behind the column to rank by, where that needs another file.
@@ -136,7 +138,7 @@ impl Scanner {
             pids: Vec::new(),
             path: String::with_capacity(32),
             buffer: vec![0; LINE_BYTES],
-            iterator: ByIterator::default(),
+            iterator: ByIterator::new(sort),
             kept: KeptLines::default(),
             is_listed: true,
         }
@@ -145,6 +147,11 @@ impl Scanner {
     /// What was refused that would have cost less.
     pub(super) fn refused(&self, root: &Root) -> Vec<Refusal> {
         self.iterator.refused(root)
+    }
+
+    /// How many files the scanner itself has open.
+    pub(super) fn own_files(&self) -> u64 {
+        self.kept.files()
     }
 
     /// The column that is read beside those of `/proc/PID/stat`.
@@ -319,6 +326,7 @@ fn sample(pid: u32, stat: &PidStat<'_>, name: std::ops::Range<u32>, at: Duration
         major_faults: stat.major_faults,
         threads: stat.threads,
         resident_pages: stat.resident_pages,
+        open_files: None,
         name,
         ranked: None,
         reaped: stat.reaped(),
@@ -344,6 +352,7 @@ impl Sample {
             major_faults: 0,
             threads: 1,
             resident_pages: 1,
+            open_files: None,
             name: 0..0,
             ranked: None,
             reaped: Reaped::default(),

@@ -1,6 +1,6 @@
 //! The ranking as tables.
 
-use super::{Column, GroupRow, ProcessRow, Report};
+use super::{Column, FileKinds, GroupRow, ProcessRow, Report};
 use crate::{
     host_text::HostText,
     observed::{Nature, Observed, Reason},
@@ -79,6 +79,7 @@ const fn heading(column: Column) -> &'static str {
         Column::RunDelay => "%DELAY",
         Column::Rss => "RSS",
         Column::Threads => "THR",
+        Column::OpenFiles => "FILES",
         Column::MinorFaults => "MINFL/S",
         Column::MajorFaults => "MAJFL/S",
         Column::Read => "READ/S",
@@ -91,13 +92,13 @@ const fn heading(column: Column) -> &'static str {
 fn processes(rows: &[ProcessRow], sorted_by: Column) -> Table {
     let is_minor = sorted_by == Column::MinorFaults;
     let faults = heading(if is_minor { Column::MinorFaults } else { Column::MajorFaults });
-    let mut table = Table::with_columns(
-        "",
-        &[
-            "PID", "<USER", "<S", "%CPU", "%USR", "%SYS", "%DELAY", "%CHILD", "RSS", "THR", faults,
-            "READ/S", "WRITE/S", "CSW/S", "AGE", "<WHERE", "<COMMAND",
-        ],
-    );
+    let mut headings =
+        vec!["PID", "<USER", "<S", "%CPU", "%USR", "%SYS", "%DELAY", "%CHILD", "RSS", "THR"];
+    if sorted_by == Column::OpenFiles {
+        headings.extend([heading(Column::OpenFiles), "MOST", "<KINDS"]);
+    }
+    headings.extend([faults, "READ/S", "WRITE/S", "CSW/S", "AGE", "<WHERE", "<COMMAND"]);
+    let mut table = Table::with_columns("", &headings);
     table.dispensable = [
         "%CHILD", "MAJFL/S", "THR", "AGE", "CSW/S", "%USR", "%SYS", "WHERE", "READ/S", "WRITE/S",
         "%DELAY", "RSS", "USER",
@@ -109,7 +110,7 @@ fn processes(rows: &[ProcessRow], sorted_by: Column) -> Table {
         let switches =
             row.voluntary_switches_per_s.clone().zip(row.involuntary_switches_per_s.clone());
         let place = row.container.known().or_else(|| row.service.known());
-        table.rows.push(vec![
+        let mut cells = vec![
             row.pid.to_string(),
             or_unknown(&row.user, ToString::to_string),
             row.state.letter().to_string(),
@@ -120,6 +121,13 @@ fn processes(rows: &[ProcessRow], sorted_by: Column) -> Table {
             or_unknown(&row.children_cpu_pct, |value| percent(*value)),
             bytes(row.rss_bytes),
             row.threads.to_string(),
+        ];
+        if let Some(files) = &row.open_files {
+            cells.push(or_unknown(&files.open, u64::to_string));
+            cells.push(or_unknown(&files.limit, u64::to_string));
+            cells.push(or_unknown(&files.kinds, kinds));
+        }
+        cells.extend([
             or_unknown(
                 if is_minor { &row.minor_faults_per_s } else { &row.major_faults_per_s },
                 |it| rate(*it),
@@ -132,8 +140,25 @@ fn processes(rows: &[ProcessRow], sorted_by: Column) -> Table {
                 .map_or_else(|| or_unknown(&row.service, ToString::to_string), ToString::to_string),
             command(row),
         ]);
+        table.rows.push(cells);
     }
     table
+}
+
+/// The two kinds that most open files are of.
+fn kinds(kinds: &FileKinds) -> String {
+    let FileKinds { looked_at, files, sockets, pipes, devices, anonymous } = kinds;
+    let mut all = [
+        (files, "file"),
+        (sockets, "sock"),
+        (pipes, "pipe"),
+        (devices, "dev"),
+        (anonymous, "anon"),
+    ];
+    all.sort_by_key(|(count, _)| std::cmp::Reverse(**count));
+    let named = all.iter().filter(|(count, _)| **count > 0).take(2);
+    let named: Vec<String> = named.map(|(count, kind)| format!("{count} {kind}")).collect();
+    if named.is_empty() { format!("{looked_at}") } else { named.join(" ") }
 }
 
 /// What a process was started with, or its name where that says nothing. Only a thread of the kernel
@@ -190,4 +215,39 @@ fn groups(rows: &[GroupRow]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{OpenFiles, example_report},
+        *,
+    };
+
+    #[test]
+    fn open_files_have_columns_where_they_rank_and_every_row_has_all_columns() {
+        let mut report = example_report();
+        let headings = |report: &Report| -> Vec<&'static str> {
+            let list = tables(report).pop().unwrap();
+            assert!(list.rows.iter().all(|row| row.len() == list.columns.len()));
+            list.columns.iter().map(|column| column.heading).collect()
+        };
+        assert!(!headings(&report).contains(&"FILES"));
+        report.sorted_by = Column::OpenFiles;
+        let limit = Observed::Unknown(Reason::NoLimitSet);
+        let kinds = Observed::Known(FileKinds {
+            looked_at: 412,
+            files: 9,
+            sockets: 400,
+            pipes: 0,
+            devices: 3,
+            anonymous: 0,
+        });
+        report.processes[0].open_files =
+            Some(OpenFiles { open: Observed::Known(412), limit, kinds });
+        assert!(headings(&report).contains(&"FILES"));
+        let list = tables(&report).pop().unwrap();
+        let row = list.rows[0].join(" ");
+        assert!(row.contains(" 4 412 none 400 sock 9 file "), "{row}");
+    }
 }
