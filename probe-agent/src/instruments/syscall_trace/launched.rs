@@ -1,0 +1,84 @@
+//! Engine: the agent as a tracer, of a command that it launched for the person who asks.
+//!
+//! The same tracer and the same pairing as of [`super::ptrace`], from the command's first call on and until
+//! its end. Who launches a command waits for it, so neither the two seconds hold for it nor the care for a
+//! service. Only the agent's own command line leads here.
+
+use super::{
+    engine::Asked,
+    naming::Sees,
+    ptrace::{Traced, trace},
+    report,
+};
+use crate::{
+    call::Context,
+    instruments::{
+        capabilities::refusals,
+        sampling::{Passing, Subject},
+    },
+    launch::Launch,
+    os::{launcher, tracer},
+    perf::sampler,
+    stack::record::Window as _,
+};
+use protocol::{
+    error::{AgentError, NoTracer},
+    instruments::syscall_trace::{Report, Request},
+    message::Meta,
+    recording::Scope,
+};
+use rustix::io::Errno;
+use std::time::Duration;
+
+/// Lets the command run, and answers when it has ended.
+///
+/// # Errors
+///
+/// That it could not be traced, or that it was not run at all: why is told to `launch`.
+pub(super) fn answer(
+    request: &Request,
+    launch: &Launch,
+    context: &Context<'_>,
+) -> Result<(Report, Meta), AgentError> {
+    let root = context.root;
+    let subject = Subject {
+        scope: Scope::Process,
+        pid: Some(launch.pid),
+        name: Some(launch.name()),
+        sampled: sampler::Scope::Process(launch.pid),
+    };
+    let asked = Asked::new(request, &subject);
+    let sees = if request.calls.is_empty() { Sees::All } else { Sees::Some };
+    let mut traced = Traced::new(launch.pid, &asked, root, sees);
+    let mut window = Passing::new(context, asked.window());
+    let mut withdrawn = None;
+    // The tracer ends it at the end of the window, and says when that was.
+    let mut goes_on = || match window.pass(Duration::ZERO) {
+        Ok(_) => !launcher::is_interrupted(),
+        Err(error) => {
+            withdrawn = Some(error);
+            false
+        }
+    };
+    let mut take = |sight| traced.take(sight);
+    let end = tracer::follow_launched(asked.window(), &mut take, &mut goes_on)
+        .map_err(AgentError::NoTracer)?;
+    let launched = end.launched.clone().ok_or_else(|| {
+        let errno = end.refused.first().map_or(Errno::SRCH.raw_os_error(), |(_, errno)| *errno);
+        let errno = Errno::from_raw_os_error(errno);
+        AgentError::NotTraced(vec![refusals::of_launching(root, errno)])
+    })?;
+    let (began_ns, ended_ns) = launched.watched_ns;
+    let was_run = launched.not_run.is_none();
+    launch.note(launched);
+    if let Some(error) = withdrawn {
+        return Err(error);
+    }
+    if !was_run {
+        // Who launched it says why.
+        return Err(AgentError::NoTracer(NoTracer::Missing));
+    }
+    let paired = traced.pairing.finish(root, ended_ns, &[]);
+    let took = Duration::from_nanos(ended_ns.saturating_sub(began_ns));
+    report::answer(&asked, trace(paired, &end, took), Vec::new(), context)
+}
