@@ -97,9 +97,10 @@ A command of your own:
   With `--` and a COMMAND, syscall_trace starts it and counts its system calls from the first on, with
   those of all that it starts, until all of it has ended. It takes no rights, no eBPF, no perf and no
   strace. Every call is stopped, which slows the command down; with `calls` only those that are named
-  are, and the others run at full speed. What it prints goes to stderr, and the answer to stdout. After
-  `window_ms` milliseconds, 60000 if left out, what is left of it is ended, as by `timeout`; Ctrl-C ends
-  it too, and the answer is given all the same. A set-user-id program runs with your own rights.
+  are, and the others run at full speed. What it prints goes to stderr, and the answer to stdout, which
+  says first how it ended (with --json under `command`). After `window_ms` milliseconds, 60000 if left
+  out, what is left of it is ended, as by `timeout`; Ctrl-C ends it too, and the answer is given all the
+  same. A set-user-id program runs with your own rights.
 
 Sweep:
   `sweep` finds what sessions of sysmcp left on this machine, and ends and removes it: processes that

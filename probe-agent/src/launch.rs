@@ -162,8 +162,8 @@ impl Launch {
     /// What is to be known beside what was counted.
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![if self.is_filtered {
-            "launched under a seccomp filter: the calls that were asked for stop, all others run \
-             at full speed"
+            "launched under a seccomp filter: the calls that were asked for stop, in mode detailed \
+             also those that open and close; all others run at full speed"
                 .to_owned()
         } else {
             "launched under ptrace: every call stops twice; name some in `calls`, and a seccomp \

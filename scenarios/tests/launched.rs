@@ -3,13 +3,13 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use rustix::process::{Signal, geteuid};
+use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 use scenarios::{not_run::not_run, programs, second_way::signal, victim::built};
 use serde_json::{Value, json};
 use std::{
     fs,
     io::BufReader,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread::sleep,
@@ -55,7 +55,8 @@ impl Place {
     fn forever(&self, parameters: &Value) -> (Child, BufReader<std::process::ChildStderr>) {
         let launched = [self.command.to_str().unwrap(), "forever"];
         let mut agent = self.agent(&[], parameters, &launched);
-        let mut agent = agent.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        agent.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut agent = agent.spawn().unwrap();
         let words = BufReader::new(agent.stderr.take().unwrap());
         (agent, words)
     }
@@ -153,6 +154,19 @@ fn calls_are_counted_from_the_first_on_over_threads_and_children() {
 }
 
 #[test]
+fn what_some_calls_are_about_is_known_by_those_that_open() {
+    let place = Place::new();
+    let parameters = json!({"mode": "detailed", "calls": ["read"]});
+    let (answer, _) = place.ask(&[], &parameters, &["calls", "1", "100"]);
+    let rows = answer["subjects"].as_array().unwrap();
+    let read = rows.iter().find(|row| row["subject"]["name"] == "/etc/passwd").unwrap();
+    assert_eq!((&read["count"], &read["processes"]), (&json!(200), &json!(2)), "{answer}");
+    let calls: Vec<&Value> =
+        answer["calls"].as_array().unwrap().iter().map(|row| &row["call"]).collect();
+    assert_eq!(calls, ["read"]);
+}
+
+#[test]
 fn what_a_command_says_goes_to_stderr_and_how_it_ended_is_told() {
     let place = Place::new();
     for (script, code, killed_by, want) in [
@@ -222,7 +236,9 @@ fn an_interrupt_ends_both_and_what_was_counted_is_told() {
         let (agent, mut words) = place.forever(&json!({}));
         until_ready(&mut words);
         sleep(Duration::from_millis(100));
-        signal(agent.id(), with).unwrap();
+        // A terminal sends it to all that it runs.
+        let group = Pid::from_raw(agent.id().cast_signed()).unwrap();
+        kill_process_group(group, with).unwrap();
         let (answer, _) = answer(&agent.wait_with_output().unwrap());
         place.assert_nothing_left("after an interrupt");
         assert_eq!(answer["command"]["ended_by"], "interrupt", "{with:?}");

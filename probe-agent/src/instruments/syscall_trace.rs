@@ -28,7 +28,7 @@ use crate::{
 use engine::{Asked, NoTrace, Run};
 use protocol::{
     error::AgentError,
-    instruments::syscall_trace::{AskedEngine, Report, Request, SyscallTrace},
+    instruments::syscall_trace::{AskedEngine, Mode, Report, Request, SyscallTrace},
     message::Meta,
 };
 
@@ -49,10 +49,13 @@ fn named(engine: AskedEngine) -> Option<Run> {
     }
 }
 
-/// The numbers of the calls that are asked for: of this machine's own programs, and of 32-bit ones. Nothing
-/// where all are.
+/// The numbers of the calls that are to be seen: of this machine's own programs, and of 32-bit ones. Nothing
+/// where all are. They are those that are asked for, and those by which is known what these are about.
 pub(crate) fn numbers(request: &Request) -> Option<(Vec<u32>, Vec<u32>)> {
-    let calls = Asked::calls_of(request);
+    let mut calls = Asked::calls_of(request);
+    if request.mode == Mode::Detailed {
+        calls.extend(about::changing_descriptors());
+    }
     let numbers = |is_32_bit: bool| {
         let calls = calls.iter().filter(|call| call.is_32_bit == is_32_bit);
         calls.map(|call| call.number).collect()

@@ -223,20 +223,25 @@ pub fn is_interrupted() -> bool {
     IS_INTERRUPTED.load(Ordering::Acquire)
 }
 
-/// In the worker: takes note of the signals instead of ending, because there is something to tell.
+/// In the worker: takes note of the signals instead of ending, because there is something to tell. One that
+/// it was started to ignore, as by `nohup`, stays ignored.
 fn hear_interrupts() {
     extern "C" fn note(_: libc::c_int) {
         IS_INTERRUPTED.store(true, Ordering::Release);
     }
     for signal in ENDING {
-        // SAFETY: the structure is zero but for the flag and the handler, which stores to an atomic and
-        // does nothing else.
+        // SAFETY: the structures are zero but for the flag and the handler, which stores to an atomic and
+        // does nothing else; the former one is what the kernel wrote there.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             let handler: extern "C" fn(libc::c_int) = note;
             action.sa_sigaction = handler as *const () as usize;
             action.sa_flags = libc::SA_RESTART;
-            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+            let mut former: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, &raw const action, &raw mut former);
+            if former.sa_sigaction == libc::SIG_IGN {
+                libc::sigaction(signal, &raw const former, std::ptr::null_mut());
+            }
         }
     }
 }

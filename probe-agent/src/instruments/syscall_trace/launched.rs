@@ -6,7 +6,6 @@
 
 use super::{
     engine::Asked,
-    naming::Sees,
     ptrace::{Traced, trace},
     report,
 };
@@ -48,8 +47,7 @@ pub(super) fn answer(
         sampled: sampler::Scope::Process(launch.pid),
     };
     let asked = Asked::new(request, &subject);
-    let sees = if request.calls.is_empty() { Sees::All } else { Sees::Some };
-    let mut traced = Traced::new(launch.pid, &asked, root, sees);
+    let mut traced = Traced::new(launch.pid, &asked, root);
     let mut window = Passing::new(context, asked.window());
     let mut withdrawn = None;
     // The tracer ends it at the end of the window, and says when that was.
@@ -63,11 +61,17 @@ pub(super) fn answer(
     let mut take = |sight| traced.take(sight);
     let end = tracer::follow_launched(asked.window(), &mut take, &mut goes_on)
         .map_err(AgentError::NoTracer)?;
-    let launched = end.launched.clone().ok_or_else(|| {
-        let errno = end.refused.first().map_or(Errno::SRCH.raw_os_error(), |(_, errno)| *errno);
+    let not_traced = |errno: i32| {
         let errno = Errno::from_raw_os_error(errno);
         AgentError::NotTraced(vec![refusals::of_launching(root, errno)])
-    })?;
+    };
+    // It may be held and its calls not be told, before Linux 5.3: then it was not run either.
+    if let Some((_, errno)) = end.refused.first() {
+        return Err(not_traced(*errno));
+    }
+    let Some(launched) = end.launched.clone() else {
+        return Err(not_traced(Errno::SRCH.raw_os_error()));
+    };
     let (began_ns, ended_ns) = launched.watched_ns;
     let was_run = launched.not_run.is_none();
     launch.note(launched);

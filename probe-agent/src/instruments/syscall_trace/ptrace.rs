@@ -63,7 +63,7 @@ pub(super) fn run(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, NoT
     let threads = threads::list(asked, &scope, root);
     let stopped_before: HashSet<u32> =
         threads.iter().map(|(_, tid)| *tid).filter(|tid| is_stopped(root, *tid)).collect();
-    let mut traced = Traced::new(first, asked, root, Sees::All);
+    let mut traced = Traced::new(first, asked, root);
     traced.pairing.note_calls(root, &threads);
     let mut window = Passing::new(context, asked.window());
     let mut withdrawn = None;
@@ -101,9 +101,9 @@ pub(super) struct Traced<'a> {
 
 impl<'a> Traced<'a> {
     /// Of a process, with its descendants where these are asked for.
-    pub(super) fn new(pid: u32, asked: &'a Asked<'a>, root: &'a Root, sees: Sees) -> Self {
+    pub(super) fn new(pid: u32, asked: &'a Asked<'a>, root: &'a Root) -> Self {
         let only = (!asked.request.descendants).then(|| BTreeSet::from([pid]));
-        let pairing = Pairing::new(asked, root, sees);
+        let pairing = Pairing::new(asked, root, Sees::All);
         Self { root, pairing, only, foreign: 0, looked_ns: 0 }
     }
 
