@@ -167,6 +167,28 @@ fn what_some_calls_are_about_is_known_by_those_that_open() {
 }
 
 #[test]
+fn what_a_command_has_from_the_person_is_named_however_short_it_lives() {
+    let place = Place::new();
+    fs::write(place.folder.path().join("input"), "text\n").unwrap();
+    for parameters in [
+        json!({"mode": "detailed", "limit": 100}),
+        json!({"mode": "detailed", "calls": ["openat", "read", "write"]}),
+    ] {
+        let mut agent = place.agent(&[], &parameters, &["cat", "input", "-"]);
+        agent.current_dir(place.folder.path()).stdin(fs::File::open("/etc/passwd").unwrap());
+        let (answer, _) = answer(&agent.output().unwrap());
+        let lists = ["subjects", "waited_for"].into_iter();
+        let rows = lists.flat_map(|list| answer[list].as_array().unwrap());
+        let names: Vec<&str> = rows.map(|row| row["subject"]["name"].as_str().unwrap()).collect();
+        let input = place.folder.path().join("input");
+        for want in [input.to_str().unwrap(), "/etc/passwd"] {
+            assert!(names.contains(&want), "{want}: {names:?}");
+        }
+        assert!(!names.iter().any(|name| name.contains("closed since")), "{names:?}");
+    }
+}
+
+#[test]
 fn what_a_command_says_goes_to_stderr_and_how_it_ended_is_told() {
     let place = Place::new();
     for (script, code, killed_by, want) in [

@@ -16,7 +16,10 @@ use crate::{
         sampling::{Passing, Subject},
     },
     launch::Launch,
-    os::{launcher, tracer},
+    os::{
+        launcher,
+        tracer::{self, Sight},
+    },
     perf::sampler,
     stack::record::Window as _,
 };
@@ -58,7 +61,15 @@ pub(super) fn answer(
             false
         }
     };
-    let mut take = |sight| traced.take(sight);
+    let mut was_run = false;
+    let mut take = |sight| {
+        let is_run = !was_run && matches!(sight, Sight::Ran { pid, .. } if pid == launch.pid);
+        traced.take(sight);
+        if is_run {
+            was_run = true;
+            traced.pairing.launched(launch.pid);
+        }
+    };
     let end = tracer::follow_launched(asked.window(), &mut take, &mut goes_on)
         .map_err(AgentError::NoTracer)?;
     let not_traced = |errno: i32| {
@@ -73,12 +84,12 @@ pub(super) fn answer(
         return Err(not_traced(Errno::SRCH.raw_os_error()));
     };
     let (began_ns, ended_ns) = launched.watched_ns;
-    let was_run = launched.not_run.is_none();
+    let could_not_run = launched.not_run.is_some();
     launch.note(launched);
     if let Some(error) = withdrawn {
         return Err(error);
     }
-    if !was_run {
+    if could_not_run {
         // Who launched it says why.
         return Err(AgentError::NoTracer(NoTracer::Missing));
     }

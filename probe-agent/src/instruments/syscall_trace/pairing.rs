@@ -203,6 +203,13 @@ impl<'a> Pairing<'a> {
         }
     }
 
+    /// A process runs the command that the agent launched.
+    pub(super) fn launched(&mut self, pid: u32) {
+        if let Some(naming) = &mut self.naming {
+            naming.launched(pid);
+        }
+    }
+
     /// A thread has ended.
     pub(super) fn ended(&mut self, tid: u32) {
         self.under_way.remove(&tid);
