@@ -147,7 +147,9 @@ fn read(tool: &str, parameters: Value) -> Result<Request, String> {
 
 fn answer(request: Request, launch: Option<&Launch>, root: &Root) -> Result<Answer, AgentError> {
     let artifacts = Mutex::new(Artifacts::default());
-    let listener = Terminal { shows_progress: isatty(rustix::stdio::stderr()) };
+    // A command that was launched writes there itself.
+    let shows_progress = launch.is_none() && isatty(rustix::stdio::stderr());
+    let listener = Terminal { shows_progress };
     let deadline_ms = request.window_ms().saturating_add(30_000);
     let mut budget = Budget { deadline_ms, ..Budget::default() };
     if launch.is_some() {

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use rustix::process::{Pid, Signal, geteuid, kill_process_group};
-use scenarios::{not_run::not_run, programs, second_way::signal, victim::built};
+use scenarios::{not_run::not_run, programs, second_way::signal, terminal, victim::built};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -41,6 +41,8 @@ impl Place {
         let agent = self.agent.to_str().unwrap();
         let mut words = before.iter().copied().chain([agent]);
         let mut command = Command::new(words.next().unwrap());
+        // Where cargo sets it, every program looks for its libraries there first.
+        command.env_remove("LD_LIBRARY_PATH");
         command.args(words).args(["--local", "syscall_trace", "--json", "--params"]);
         command.arg(parameters.to_string()).arg("--").args(launched);
         command
@@ -170,10 +172,8 @@ fn what_some_calls_are_about_is_known_by_those_that_open() {
 fn what_a_command_has_from_the_person_is_named_however_short_it_lives() {
     let place = Place::new();
     fs::write(place.folder.path().join("input"), "text\n").unwrap();
-    for parameters in [
-        json!({"mode": "detailed", "limit": 100}),
-        json!({"mode": "detailed", "calls": ["openat", "read", "write"]}),
-    ] {
+    for calls in [&["read", "write"][..], &["openat", "read", "write"]] {
+        let parameters = json!({"mode": "detailed", "limit": 100, "calls": calls});
         let mut agent = place.agent(&[], &parameters, &["cat", "input", "-"]);
         agent.current_dir(place.folder.path()).stdin(fs::File::open("/etc/passwd").unwrap());
         let (answer, _) = answer(&agent.output().unwrap());
@@ -265,6 +265,25 @@ fn an_interrupt_ends_both_and_what_was_counted_is_told() {
         place.assert_nothing_left("after an interrupt");
         assert_eq!(answer["command"]["ended_by"], "interrupt", "{with:?}");
         assert!(count(&answer, "getsid") > 10, "{answer}");
+    }
+}
+
+#[test]
+fn at_a_terminal_a_command_ends_by_itself_if_it_can_and_is_told_of_all_the_same() {
+    let place = Place::new();
+    let path = place.folder.path().join("cleans");
+    let agent = place.agent.display();
+    for (trap, wants) in [
+        ("trap 'echo cleaned up; exit 9' INT", ["cleaned up", "exited with 9"]),
+        ("trap '' INT TERM", ["ended by signal 9", "the agent was asked to end"]),
+    ] {
+        fs::write(&path, format!("{trap}\necho at work\nwhile :; do sleep 0.05; done\n")).unwrap();
+        let line = format!("{agent} --local syscall_trace -- sh {}", path.display());
+        let screen = terminal::run(&line, &[("at work", b"\x03")]).unwrap();
+        for want in wants.iter().chain(&["calls that work", "code 0"]) {
+            assert!(screen.contains(*want), "{want}: {screen}");
+        }
+        place.assert_nothing_left(trap);
     }
 }
 

@@ -25,7 +25,7 @@ use std::{
     path::PathBuf,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
 };
 
@@ -103,7 +103,7 @@ pub(super) fn take() -> Option<Held> {
 
 /// Starts the spawner with a command that waits. Gives the command's pid.
 ///
-/// From then on the signals by which a person ends the agent end the command first; [`is_interrupted`] says
+/// From then on the signals by which a person ends the agent end the command first; [`interrupt`] says
 /// that there was one.
 ///
 /// # Errors
@@ -216,27 +216,48 @@ fn leave_signals_to_the_command() {
     }
 }
 
-static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// How often it was asked to end: once by each signal of a terminal, twice by each of somebody else.
+static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
+
+/// How urgently the worker was asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// It was not.
+    None,
+    /// By the terminal, which has asked the command too, and once: that may end by itself.
+    OfAll,
+    /// At once: again, or by a signal that the command did not get.
+    OfAgent,
+}
 
 /// In the worker: whether it was asked to end.
-pub fn is_interrupted() -> bool {
-    IS_INTERRUPTED.load(Ordering::Acquire)
+pub fn interrupt() -> Interrupt {
+    match INTERRUPTS.load(Ordering::Acquire) {
+        0 => Interrupt::None,
+        1 => Interrupt::OfAll,
+        _ => Interrupt::OfAgent,
+    }
 }
 
 /// In the worker: takes note of the signals instead of ending, because there is something to tell. One that
 /// it was started to ignore, as by `nohup`, stays ignored.
 fn hear_interrupts() {
-    extern "C" fn note(_: libc::c_int) {
-        IS_INTERRUPTED.store(true, Ordering::Release);
+    /// What the kernel sends by itself, as to all that a terminal runs.
+    const OF_KERNEL: libc::c_int = 0x80;
+    extern "C" fn note(_: libc::c_int, info: *const libc::siginfo_t, _: *const libc::c_void) {
+        // SAFETY: the kernel gives a handler that asks for it what it knows of the signal.
+        let of_kernel = unsafe { (*info).si_code } == OF_KERNEL;
+        INTERRUPTS.fetch_add(if of_kernel { 1 } else { 2 }, Ordering::AcqRel);
     }
     for signal in ENDING {
-        // SAFETY: the structures are zero but for the flag and the handler, which stores to an atomic and
+        // SAFETY: the structures are zero but for the flags and the handler, which adds to an atomic and
         // does nothing else; the former one is what the kernel wrote there.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
-            let handler: extern "C" fn(libc::c_int) = note;
+            let handler: extern "C" fn(libc::c_int, *const libc::siginfo_t, *const libc::c_void) =
+                note;
             action.sa_sigaction = handler as *const () as usize;
-            action.sa_flags = libc::SA_RESTART;
+            action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
             let mut former: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, &raw const action, &raw mut former);
             if former.sa_sigaction == libc::SIG_IGN {

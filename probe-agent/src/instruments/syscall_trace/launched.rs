@@ -17,7 +17,7 @@ use crate::{
     },
     launch::Launch,
     os::{
-        launcher,
+        launcher::{self, Interrupt},
         tracer::{self, Sight},
     },
     perf::sampler,
@@ -30,7 +30,24 @@ use protocol::{
     recording::Scope,
 };
 use rustix::io::Errno;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// For how long a command may end by itself that a terminal has asked to.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Since when the command is waited for that was asked to end.
+#[derive(Debug, Default)]
+struct Patience(Option<Instant>);
+
+impl Patience {
+    fn is_over(&mut self, interrupt: Interrupt) -> bool {
+        match interrupt {
+            Interrupt::None => false,
+            Interrupt::OfAll => self.0.get_or_insert_with(Instant::now).elapsed() > PATIENCE,
+            Interrupt::OfAgent => true,
+        }
+    }
+}
 
 /// Lets the command run, and answers when it has ended.
 ///
@@ -52,10 +69,10 @@ pub(super) fn answer(
     let asked = Asked::new(request, &subject);
     let mut traced = Traced::new(launch.pid, &asked, root);
     let mut window = Passing::new(context, asked.window());
-    let mut withdrawn = None;
+    let (mut withdrawn, mut patience) = (None, Patience::default());
     // The tracer ends it at the end of the window, and says when that was.
     let mut goes_on = || match window.pass(Duration::ZERO) {
-        Ok(_) => !launcher::is_interrupted(),
+        Ok(_) => !patience.is_over(launcher::interrupt()),
         Err(error) => {
             withdrawn = Some(error);
             false
