@@ -233,13 +233,16 @@ fn a_command_has_what_the_persons_shell_would_give_it() {
 
 #[test]
 fn a_command_that_never_ends_is_ended_with_the_window() {
+    /// Long enough for what is started to be there, on a machine that is busy too.
+    const WINDOW_MS: u64 = 3_000;
     let place = Place::new();
-    for parameters in
-        [json!({"window_ms": 700}), json!({"window_ms": 700, "calls": ["getsid", "openat"]})]
-    {
+    for parameters in [
+        json!({"window_ms": WINDOW_MS}),
+        json!({"window_ms": WINDOW_MS, "calls": ["getsid", "openat"]}),
+    ] {
         let began = Instant::now();
         let (answer, said) = place.ask(&[], &parameters, &["forever"]);
-        assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
         place.assert_nothing_left("after the window");
         assert_eq!(said, "ready\n");
         let command = &answer["command"];
@@ -247,7 +250,7 @@ fn a_command_that_never_ends_is_ended_with_the_window() {
         assert!(command["notes"].to_string().contains("the window was over"), "{command}");
         assert!(count(&answer, "getsid") > 10, "{answer}");
         let window_ms = answer["meta"]["window_ms"].as_u64().unwrap();
-        assert!((500..=1_500).contains(&window_ms), "{window_ms}");
+        assert!((WINDOW_MS - 100..2 * WINDOW_MS).contains(&window_ms), "{window_ms}");
     }
 }
 
