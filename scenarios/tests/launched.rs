@@ -20,7 +20,10 @@ use tempfile::TempDir;
 /// Becomes a user without rights.
 const NOBODY: [&str; 5] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
 
-/// An agent and a command of this test alone, so that all processes of both are found by their files.
+/// What marks the processes of one test.
+const MARK: &str = "LAUNCHED_BY";
+
+/// An agent and a command of one test alone, in a folder of their own.
 struct Place {
     folder: TempDir,
     agent: PathBuf,
@@ -42,7 +45,7 @@ impl Place {
         let mut words = before.iter().copied().chain([agent]);
         let mut command = Command::new(words.next().unwrap());
         // Where cargo sets it, every program looks for its libraries there first.
-        command.env_remove("LD_LIBRARY_PATH");
+        command.env_remove("LD_LIBRARY_PATH").env(MARK, self.folder.path());
         command.args(words).args(["--local", "syscall_trace", "--json", "--params"]);
         command.arg(parameters.to_string()).arg("--").args(launched);
         command
@@ -63,12 +66,15 @@ impl Place {
         (agent, words)
     }
 
-    /// Processes of the command or of the agent.
+    /// Processes of the agent, of the command, and of all that it started: they have the folder's name in
+    /// their environment.
     fn left(&self) -> Vec<PathBuf> {
         let all = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let mark = format!("{MARK}={}", self.folder.path().display());
         let is_ours = |folder: &PathBuf| {
             // One that has ended and was not waited for yet has none.
-            fs::read_link(folder.join("exe")).is_ok_and(|exe| exe.starts_with(self.folder.path()))
+            let environment = fs::read(folder.join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
         };
         all.filter(is_ours).collect()
     }
@@ -281,7 +287,8 @@ fn at_a_terminal_a_command_ends_by_itself_if_it_can_and_is_told_of_all_the_same(
         ("trap '' INT TERM", ["ended by signal 9", "the agent was asked to end"]),
     ] {
         fs::write(&path, format!("{trap}\necho at work\nwhile :; do sleep 0.05; done\n")).unwrap();
-        let line = format!("{agent} --local syscall_trace -- sh {}", path.display());
+        let folder = place.folder.path().display();
+        let line = format!("{MARK}={folder} {agent} --local syscall_trace -- sh {folder}/cleans");
         let screen = terminal::run(&line, &[("at work", b"\x03")]).unwrap();
         for want in wants.iter().chain(&["calls that work", "code 0"]) {
             assert!(screen.contains(*want), "{want}: {screen}");
