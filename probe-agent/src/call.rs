@@ -2,6 +2,7 @@
 
 use crate::{
     artifacts::{Artifacts, Kind},
+    launch::Launch,
     os::clock,
     proc::Root,
 };
@@ -74,6 +75,8 @@ pub struct Context<'s> {
     pub artifacts: &'s Mutex<Artifacts>,
     /// The call's limits.
     pub budget: Budget,
+    /// A command that a person launched to see its calls. No session has one.
+    pub launch: Option<&'s Launch>,
     id: RequestId,
     started: Instant,
     cpu_at_start: Duration,
@@ -102,6 +105,7 @@ impl<'s> Context<'s> {
             root,
             artifacts,
             budget,
+            launch: None,
             id,
             started: Instant::now(),
             cpu_at_start: clock::thread_cpu(),
@@ -122,6 +126,7 @@ impl<'s> Context<'s> {
             root,
             artifacts: self.artifacts,
             budget: self.budget,
+            launch: self.launch,
             id: self.id,
             started: self.started,
             cpu_at_start: self.cpu_at_start,

@@ -2,7 +2,7 @@
 
 use crate::serve::Start;
 use lexopt::{Arg, ValueExt as _};
-use protocol::{InstrumentId, handshake::Token, sweep::Order};
+use protocol::{InstrumentId, handshake::Token, host_text::HostText, sweep::Order};
 use std::{ffi::OsString, path::PathBuf};
 
 /// What the agent is asked to do.
@@ -31,6 +31,8 @@ pub struct Question {
     pub json: bool,
     /// The folder with the snapshot to answer from, instead of this machine.
     pub snapshot: Option<PathBuf>,
+    /// The command to launch, whose calls are asked for; empty without one.
+    pub launch: Vec<OsString>,
 }
 
 /// How a sweep was started.
@@ -68,6 +70,7 @@ Measures this machine. Reads only; nothing is installed, changed or left behind.
 
 Usage:
   probe-agent --local TOOL [--params JSON] [--json] [--snapshot FOLDER]
+  probe-agent --local syscall_trace [--params JSON] [--json] -- COMMAND [ARGS...]
   probe-agent sweep [--dry-run] [--live] [--json]
   probe-agent serve TOKEN [--snapshot FOLDER] [FOLDER]
   probe-agent sweep TOKEN [--dry-run] [--live] [FOLDER]
@@ -89,6 +92,15 @@ Tools:
   latency           how long is waited for processors, block devices and TCP, and who is behind it
   capture           takes the files that the others read; sysmcp keeps them
   export            sends a stored recording; sysmcp writes it in the format of another program
+
+A command of your own:
+  With `--` and a COMMAND, syscall_trace starts it and counts its system calls from the first on, with
+  those of all that it starts, until all of it has ended. It takes no rights, no eBPF, no perf and no
+  strace. Every call is stopped, which slows the command down; with `calls` only those that are named
+  are, and the others run at full speed. What it prints goes to stderr, and the answer to stdout, which
+  says first how it ended (with --json under `command`). After `window_ms` milliseconds, 60000 if left
+  out, what is left of it is ended, as by `timeout`; Ctrl-C ends it too, and the answer is given all the
+  same. A set-user-id program runs with your own rights.
 
 Sweep:
   `sweep` finds what sessions of sysmcp left on this machine, and ends and removes it: processes that
@@ -115,6 +127,8 @@ Examples:
   probe-agent --local process_inspect --params '{\"pid\":1}' --json
   probe-agent --local perf_record --params '{\"pid\":1,\"window_ms\":2000}'
   probe-agent --local syscall_trace --params '{\"pid\":1,\"mode\":\"detailed\"}'
+  probe-agent --local syscall_trace -- ls -l /tmp
+  probe-agent --local syscall_trace --params '{\"calls\":[\"openat\",\"connect\"]}' -- curl example.com
   probe-agent sweep --dry-run
 ";
 
@@ -129,7 +143,10 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command, Error
     let mut parameters = None;
     let mut json = false;
     let mut snapshot = None;
-    while let Some(argument) = parser.next()? {
+    let mut launch = None;
+    while launch.is_none() {
+        launch = after_dashes(&mut parser);
+        let Some(argument) = parser.next()? else { break };
         match argument {
             Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
             Arg::Long("version") | Arg::Short('V') => return Ok(Command::Version),
@@ -146,7 +163,25 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command, Error
     }
     let tool = tool.ok_or(Error::Nothing)?;
     let parameters = parameters.unwrap_or_else(|| "{}".to_owned());
-    Ok(Command::Local(Question { tool, parameters, json, snapshot }))
+    if let Some(words) = &launch {
+        if words.is_empty() {
+            return Err(Error::NoCommand);
+        }
+        if tool != InstrumentId::SyscallTrace.name() {
+            return Err(Error::CommandForAnother(HostText::new(tool.as_bytes())));
+        }
+        if snapshot.is_some() {
+            return Err(Error::CommandInSnapshot);
+        }
+    }
+    let launch = launch.unwrap_or_default();
+    Ok(Command::Local(Question { tool, parameters, json, snapshot, launch }))
+}
+
+/// What follows `--`, where that is next: a command of the person's own, whose words are not ours.
+fn after_dashes(parser: &mut lexopt::Parser) -> Option<Vec<OsString>> {
+    let mut words = parser.try_raw_args()?;
+    words.next_if(|word| word == "--").map(|_| words.collect())
 }
 
 fn parse_serve(parser: &mut lexopt::Parser) -> Result<Command, Error> {
@@ -193,6 +228,19 @@ pub enum Error {
     /// The token of a session.
     #[error("{0}")]
     Token(protocol::handshake::HandshakeError),
+    /// A command without words.
+    #[error("no command after `--`; as in `probe-agent --local syscall_trace -- ls -l`")]
+    NoCommand,
+    /// A command for a tool that does not launch one.
+    #[error(
+        "{0} starts no command; leave `--` and what follows out, or take --local syscall_trace"
+    )]
+    CommandForAnother(HostText),
+    /// A command on a machine that is not there.
+    #[error(
+        "a command cannot be started in a snapshot; leave --snapshot out, or `--` and what follows"
+    )]
+    CommandInSnapshot,
     /// Nothing was asked.
     #[error("nothing to do: name a tool with --local, or see probe-agent --help")]
     Nothing,
@@ -259,6 +307,39 @@ mod tests {
     }
 
     #[test]
+    fn a_command_to_launch_keeps_all_its_words() {
+        let cases: [(&[&str], &[&str]); 4] = [
+            (&["--local", "syscall_trace", "--", "ls"], &["ls"]),
+            (
+                &["--local", "syscall_trace", "--json", "--", "ls", "--json", "-l"],
+                &["ls", "--json", "-l"],
+            ),
+            (&["--local", "syscall_trace", "--", "env", "--", "ls"], &["env", "--", "ls"]),
+            (&["--local=syscall_trace", "--params", "--", "--", "--help"], &["--help"]),
+        ];
+        for (arguments, want) in cases {
+            let Ok(Command::Local(question)) = parsed(arguments) else { panic!("{arguments:?}") };
+            assert_eq!(question.launch, want, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn no_session_has_a_command_to_launch() {
+        let token = "a".repeat(32);
+        for first in ["serve", "sweep"] {
+            for rest in
+                [&["--", "ls"][..], &["/tmp/x", "--", "ls", "-l"], &["--local", "syscall_trace"]]
+            {
+                let arguments = [&[first, &token], rest].concat();
+                // A folder of that name, or what is not understood.
+                if let Ok(Command::Local(question)) = parsed(&arguments) {
+                    panic!("{question:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_session_may_be_of_a_snapshot_and_may_have_a_folder() {
         let token = "a".repeat(32);
         let cases: [(&[&str], Option<&str>, Option<&str>); 4] = [
@@ -298,7 +379,11 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_named() {
-        let cases: [(&[&str], &str); 7] = [
+        let cases: [(&[&str], &str); 11] = [
+            (&["--local", "syscall_trace", "--"], "no command after `--`; as in"),
+            (&["--local", "process_list", "--", "ls"], "process_list starts no command"),
+            (&["--local", "syscall_trace", "--snapshot", "/s", "--", "ls"], "in a snapshot"),
+            (&["--", "ls"], "nothing to do"),
             (&[], "nothing to do"),
             (&["--loca", "x"], "--loca"),
             (&["--local"], "--local"),

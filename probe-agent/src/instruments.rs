@@ -25,7 +25,7 @@ mod process_inspect;
 mod process_list;
 mod sampling;
 mod self_test;
-mod syscall_trace;
+pub(crate) mod syscall_trace;
 mod thread_accounts;
 mod window;
 

@@ -8,6 +8,7 @@ pub mod command_line;
 pub mod exit;
 pub mod external;
 pub mod instruments;
+pub mod launch;
 pub mod local;
 pub mod order;
 pub mod os;

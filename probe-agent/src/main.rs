@@ -4,7 +4,7 @@
 //! a person on the machine, and `sweep` for either.
 
 use probe_agent::{
-    command_line::{self, Command, HELP, VERSION},
+    command_line::{self, Command, HELP, Question, VERSION},
     exit, local, os, serve, sweep,
 };
 use protocol::handshake::Token;
@@ -14,19 +14,29 @@ fn main() {
     let code = match command_line::parse(std::env::args_os()) {
         Ok(Command::Serve(start)) => serve(&start),
         Ok(Command::Sweep(start)) => sweep::run(&start),
-        Ok(Command::Local(question)) => {
-            if question.needs_spawner() {
-                os::observer::mark(new_token());
-                os::spawner::start();
-            }
-            os::sandbox::enter(os::sandbox::Reads::of(question.snapshot.is_some()));
-            local::run(&question)
-        }
+        Ok(Command::Local(question)) => by_hand(&question),
         Ok(Command::Help) => local::print(HELP),
         Ok(Command::Version) => local::print(VERSION),
         Err(error) => exit::complain(&error.to_string(), exit::USAGE),
     };
     std::process::exit(code);
+}
+
+fn by_hand(question: &Question) -> i32 {
+    let asked = match local::Asked::read(question) {
+        Ok(asked) => asked,
+        Err((error, code)) => return exit::complain(&error, code),
+    };
+    let launch = match asked.launch() {
+        Ok(launch) => launch,
+        Err(error) => return exit::complain(&error, exit::CANNOT_START),
+    };
+    if question.needs_spawner() && launch.is_none() {
+        os::observer::mark(new_token());
+        os::spawner::start();
+    }
+    os::sandbox::enter(os::sandbox::Reads::of(question.snapshot.is_some()));
+    local::run(question, asked, launch.as_ref())
 }
 
 /// A session's name for what is started by hand.

@@ -6,6 +6,7 @@ pub mod argv;
 pub mod child;
 pub mod clock;
 pub mod harden;
+pub mod launcher;
 pub mod mapped_file;
 pub mod observer;
 pub mod open_files;

@@ -9,6 +9,7 @@ mod cost;
 mod ebpf;
 mod engine;
 mod external;
+mod launched;
 mod looks;
 mod naming;
 mod other_end;
@@ -27,7 +28,7 @@ use crate::{
 use engine::{Asked, NoTrace, Run};
 use protocol::{
     error::AgentError,
-    instruments::syscall_trace::{AskedEngine, Report, Request, SyscallTrace},
+    instruments::syscall_trace::{AskedEngine, Mode, Report, Request, SyscallTrace},
     message::Meta,
 };
 
@@ -48,10 +49,27 @@ fn named(engine: AskedEngine) -> Option<Run> {
     }
 }
 
+/// The numbers of the calls that are to be seen: of this machine's own programs, and of 32-bit ones. Nothing
+/// where all are. They are those that are asked for, and those by which is known what these are about.
+pub(crate) fn numbers(request: &Request) -> Option<(Vec<u32>, Vec<u32>)> {
+    let mut calls = Asked::calls_of(request);
+    if request.mode == Mode::Detailed {
+        calls.extend(about::changing_descriptors());
+    }
+    let numbers = |is_32_bit: bool| {
+        let calls = calls.iter().filter(|call| call.is_32_bit == is_32_bit);
+        calls.map(|call| call.number).collect()
+    };
+    (!request.calls.is_empty()).then(|| (numbers(false), numbers(true)))
+}
+
 impl Collect for SyscallTrace {
     fn collect(request: Request, context: &Context<'_>) -> Result<(Report, Meta), AgentError> {
         if context.root.is_snapshot() {
             return Err(AgentError::OnlyOfTheMachine);
+        }
+        if let Some(launch) = context.launch {
+            return launched::answer(&request, launch, context);
         }
         let subject = Subject::of(request.of(), (request.pid, request.start_ticks), context)?;
         let asked = Asked::new(&request, &subject);

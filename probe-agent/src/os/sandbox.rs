@@ -80,6 +80,11 @@ pub(super) fn guard_spawner() {
     let _ = install(&filter::spawner());
 }
 
+/// The filter of a command whose calls of these numbers a tracer is to see, and no others.
+pub(super) fn traced(own: &[u32], foreign: &[u32]) -> Vec<libc::sock_filter> {
+    filter::traced(own, foreign)
+}
+
 /// A panic ends the process with `SIGABRT`, as without a filter. The C library's own way to raise it
 /// names a thread and no process, and the filter cannot tell whose thread that is.
 fn end_by_signal_on_panic(filtering: Filtering) {
@@ -99,8 +104,8 @@ fn has_filter() -> bool {
     unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) == 2 }
 }
 
-/// Puts a filter on the calling thread and on those it starts.
-fn install(program: &[libc::sock_filter]) -> Filtering {
+/// Puts a filter on the calling thread and on those it starts. It calls the kernel and nothing else.
+pub(super) fn install(program: &[libc::sock_filter]) -> Filtering {
     const SET_MODE_FILTER: libc::c_uint = 1;
     /// Linux 4.17. Until 5.16 a filter made the kernel slow the process down, against code in it
     /// that nobody trusts; what is in the agent is the agent's.

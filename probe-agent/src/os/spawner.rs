@@ -124,9 +124,14 @@ impl Pairs {
 
 /// Starts the spawner for a process without a supervisor, and keeps the channel to it.
 pub fn start() {
+    start_prepared(|| ());
+}
+
+/// The same, and lets it prepare itself before it gives anything up.
+pub(super) fn start_prepared(prepare: impl FnOnce()) {
     let Ok(pairs) = Pairs::new() else { return };
     let Ok(copy) = pairs.copy() else { return };
-    if copy.fork(|| ()).is_ok() {
+    if copy.fork(prepare).is_ok() {
         pairs.keep_for_worker();
     }
 }

@@ -3,7 +3,7 @@
 use super::{File, files};
 
 /// What starts programs, changes files or connects, and the only files that may hold it.
-const ONLY_IN: [(&[&str], &[&str]); 5] = [
+const ONLY_IN: [(&[&str], &[&str]); 7] = [
     (
         // Readers of what tracers print have the call's name in their words.
         &[
@@ -13,19 +13,21 @@ const ONLY_IN: [(&[&str], &[&str]); 5] = [
             "execve(",
             "execveat(",
             "SYS_execve",
-            "execv(",
             "posix_spawn",
         ],
         &["os/observer.rs"],
     ),
+    // A command of a person's own, which only the command line asks for.
+    (&["execv("], &["os/launcher.rs"]),
+    (&["launcher::start", "context.launch ="], &["local.rs"]),
     // Before the first request, and only the folder that the agent itself was put in.
     (&["remove_file", "remove_dir"], &["serve.rs"]),
     // A sweep, which only the command line asks for.
     (&["fs::unlinkat", "pidfd_send_signal"], &["sweep/folders.rs", "sweep/processes.rs"]),
-    // What is the agent's own; and a sweep, on kernels that signal by number only.
+    // What is the agent's own, a command that it launched, and a sweep, on kernels that signal by number only.
     (
         &["kill_process", "libc::kill"],
-        &["os/supervisor.rs", "os/observer.rs", "sweep/processes.rs"],
+        &["os/supervisor.rs", "os/observer.rs", "os/tracer/requests.rs", "sweep/processes.rs"],
     ),
     (
         &[

@@ -3,7 +3,7 @@
 use super::{decide, situation::Situation, trials::programs};
 use crate::{
     bpf::{NoBpf, trial},
-    os::observer::Observer,
+    os::{observer::Observer, ptrace},
     perf::event,
     proc::{Root, parse, pid_credentials},
 };
@@ -212,6 +212,14 @@ pub(in crate::instruments) fn of_tracing(root: &Root, pid: u32, errno: Errno) ->
     let needs = [Capability::SYS_PTRACE];
     let barriers = decide::inspect(&situation, &needs, (pid, permitted(root, pid)), true, errno);
     refusal(&situation, CheckId::PtraceOthers, Some(errno), barriers)
+}
+
+/// Why a command that the agent starts itself may not be traced.
+pub(in crate::instruments) fn of_launching(root: &Root, errno: Errno) -> Refusal {
+    let situation = Situation::read(root);
+    let is_filtered = !ptrace::is_answered_by_the_kernel();
+    let barriers = decide::ptrace_of_a_child(&situation, is_filtered, errno);
+    refusal(&situation, CheckId::PtraceChild, Some(errno), barriers)
 }
 
 /// Why what the threads of a process are in may not be read.

@@ -2,6 +2,7 @@
 
 use super::call::Call;
 use protocol::instruments::syscall_trace::SubjectKind;
+use syscalls::Sysno;
 
 /// What a call is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,6 +215,12 @@ pub(super) fn effect(call: Call, arguments: &[u64; 6]) -> Effect {
     }
 }
 
+/// The calls that may do anything to the descriptors of their process.
+pub(super) fn changing_descriptors() -> impl Iterator<Item = Call> {
+    let all = Sysno::iter().filter_map(|call| u32::try_from(call.id()).ok()).map(Call::new);
+    all.filter(|call| effect(*call, &[0; 6]) != Effect::Nothing)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,5 +268,9 @@ mod tests {
         assert_eq!(effect("fcntl", [4, 1030, 0, 0, 0, 0]), Effect::Copies(4));
         assert_eq!(effect("fcntl", [4, 3, 0, 0, 0, 0]), Effect::Nothing);
         assert_eq!(effect("close_range", [4, 9, 0, 0, 0, 0]), Effect::Closes(4, 9));
+        let changing: Vec<&str> = changing_descriptors().filter_map(Call::own_name).collect();
+        for (name, want) in [("openat", true), ("fcntl", true), ("pipe2", true), ("read", false)] {
+            assert_eq!(changing.contains(&name), want, "{name}");
+        }
     }
 }

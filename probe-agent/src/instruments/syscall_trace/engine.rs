@@ -27,8 +27,12 @@ pub(super) struct Asked<'r> {
 
 impl<'r> Asked<'r> {
     pub(super) fn new(request: &'r Request, subject: &'r Subject) -> Self {
-        let calls = request.calls.iter().flat_map(|name| Call::all_named(name.as_str())).collect();
-        Self { request, subject, calls }
+        Self { request, subject, calls: Self::calls_of(request) }
+    }
+
+    /// The calls that a question names.
+    pub(super) fn calls_of(request: &Request) -> Vec<Call> {
+        request.calls.iter().flat_map(|name| Call::all_named(name.as_str())).collect()
     }
 
     /// How long is watched.

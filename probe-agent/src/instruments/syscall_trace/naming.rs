@@ -189,6 +189,19 @@ impl Naming {
         self.folders.remove(&pid);
     }
 
+    /// A process runs the command that the agent launched: with the agent's working folder, stdin and stderr.
+    /// They are not looked up there, because it may have ended by then.
+    pub(super) fn launched(&mut self, pid: u32) {
+        let folder = self.link("self/cwd");
+        self.folders.insert(pid, folder);
+        for (descriptor, own) in [(0, 0), (1, 2), (2, 2)] {
+            let link = self.link(&format!("self/fd/{own}"));
+            if let Some(token) = link.and_then(|link| self.known(pid, named(link))) {
+                self.open.entry(pid).or_default().insert(descriptor, token);
+            }
+        }
+    }
+
     /// Looks up what was met since the last time.
     pub(super) fn look(&mut self, now_ns: u64) {
         self.texts.clear();

@@ -75,6 +75,8 @@ pub(super) struct Pairing<'a> {
     before: HashMap<u32, (Call, [u64; 6])>,
     met: BTreeSet<u32>,
     rows: BTreeMap<Key, Tally>,
+    /// Names that were told, of processes that may be gone.
+    told: BTreeMap<u32, HostText>,
     begun_before: u64,
     incomplete: u64,
     calls: u64,
@@ -104,6 +106,7 @@ impl<'a> Pairing<'a> {
             before: HashMap::new(),
             met: BTreeSet::new(),
             rows: BTreeMap::new(),
+            told: BTreeMap::new(),
             begun_before: 0,
             incomplete: 0,
             calls: 0,
@@ -115,6 +118,11 @@ impl<'a> Pairing<'a> {
         for ((_, tid), call) in calls_of(root, threads) {
             self.before.insert(tid, call);
         }
+    }
+
+    /// A process has a name from now on.
+    pub(super) fn named(&mut self, pid: u32, name: HostText) {
+        self.told.insert(pid, name);
     }
 
     /// A call begins.
@@ -195,6 +203,13 @@ impl<'a> Pairing<'a> {
         }
     }
 
+    /// A process runs the command that the agent launched.
+    pub(super) fn launched(&mut self, pid: u32) {
+        if let Some(naming) = &mut self.naming {
+            naming.launched(pid);
+        }
+    }
+
     /// A thread has ended.
     pub(super) fn ended(&mut self, tid: u32) {
         self.under_way.remove(&tid);
@@ -236,6 +251,7 @@ impl<'a> Pairing<'a> {
             }
             let about = named.get(begun.about);
             let name = comm(root, &format!("{}/task/{tid}", begun.pid));
+            let name = name.or_else(|| self.told.get(&begun.pid).cloned());
             // It has ended with what it did.
             if name.is_none() {
                 continue;
@@ -253,8 +269,9 @@ impl<'a> Pairing<'a> {
             });
         }
         let pids: BTreeSet<u32> = seen.iter().map(|row| row.pid).collect();
-        let names = pids.into_iter().filter_map(|pid| Some((pid, comm(root, &pid.to_string())?)));
-        let names = names.collect();
+        let told = &self.told;
+        let name = |pid: u32| told.get(&pid).cloned().or_else(|| comm(root, &pid.to_string()));
+        let names = pids.into_iter().filter_map(|pid| Some((pid, name(pid)?))).collect();
         let Self { begun_before, incomplete, calls, .. } = self;
         Paired { seen, subjects, names, begun_before, pending, incomplete, calls }
     }

@@ -22,6 +22,7 @@ use crate::{
 };
 use protocol::{
     error::AgentError,
+    host_text::HostText,
     instruments::syscall_trace::LostOn,
     message::Engine,
     observed::{Observed, Reason},
@@ -62,14 +63,7 @@ pub(super) fn run(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, NoT
     let threads = threads::list(asked, &scope, root);
     let stopped_before: HashSet<u32> =
         threads.iter().map(|(_, tid)| *tid).filter(|tid| is_stopped(root, *tid)).collect();
-    let only = (!asked.request.descendants).then(|| BTreeSet::from([first]));
-    let mut traced = Traced {
-        root,
-        pairing: Pairing::new(asked, root, Sees::All),
-        only,
-        foreign: 0,
-        looked_ns: 0,
-    };
+    let mut traced = Traced::new(first, asked, root);
     traced.pairing.note_calls(root, &threads);
     let mut window = Passing::new(context, asked.window());
     let mut withdrawn = None;
@@ -96,16 +90,24 @@ pub(super) fn run(asked: &Asked<'_>, context: &Context<'_>) -> Result<Trace, NoT
     Ok(trace(paired, &end, ended.saturating_sub(began)))
 }
 
-struct Traced<'a> {
+/// What the tracer sees, as it comes.
+pub(super) struct Traced<'a> {
     root: &'a Root,
-    pairing: Pairing<'a>,
+    pub(super) pairing: Pairing<'a>,
     only: Option<BTreeSet<u32>>,
     foreign: u64,
     looked_ns: u64,
 }
 
-impl Traced<'_> {
-    fn take(&mut self, sight: Sight) {
+impl<'a> Traced<'a> {
+    /// Of a process, with its descendants where these are asked for.
+    pub(super) fn new(pid: u32, asked: &'a Asked<'a>, root: &'a Root) -> Self {
+        let only = (!asked.request.descendants).then(|| BTreeSet::from([pid]));
+        let pairing = Pairing::new(asked, root, Sees::All);
+        Self { root, pairing, only, foreign: 0, looked_ns: 0 }
+    }
+
+    pub(super) fn take(&mut self, sight: Sight) {
         match sight {
             Sight::Entered(entered) => self.entered(&entered),
             Sight::Returned { tid, time_ns, answer } => {
@@ -115,6 +117,7 @@ impl Traced<'_> {
                     self.pairing.look(nanos(self.root.monotonic()));
                 }
             }
+            Sight::Named { pid, name } => self.pairing.named(pid, HostText::new(&name)),
             Sight::Ran { pid, former_tid } => self.pairing.ran(pid, Some(former_tid)),
             Sight::Ended { tid } => self.pairing.ended(tid),
             Sight::End(_) => {}
@@ -138,7 +141,8 @@ impl Traced<'_> {
     }
 }
 
-fn trace(paired: Paired, end: &End, took: Duration) -> Trace {
+/// What was seen, as every engine tells it.
+pub(super) fn trace(paired: Paired, end: &End, took: Duration) -> Trace {
     let Paired { seen, subjects, names, begun_before, pending, incomplete, calls } = paired;
     let lost_on =
         if end.lost > 0 { vec![LostOn { processor: 0, calls: end.lost }] } else { vec![] };

@@ -37,12 +37,14 @@ const X32: u32 = 0x4000_0000;
 const LOAD: u16 = 0x20;
 const EQUAL: u16 = 0x15;
 const AT_LEAST: u16 = 0x35;
+const ALWAYS: u16 = 0x05;
 const HAS_ANY: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
 const KILL: u32 = 0x8000_0000;
 const ALLOW: u32 = 0x7fff_0000;
 const ERROR: u32 = 0x0005_0000;
+const TRACE: u32 = 0x7ff0_0000;
 
 /// Offsets in `struct seccomp_data`.
 const NUMBER: u32 = 0;
@@ -90,6 +92,26 @@ pub(super) fn spawner() -> Vec<sock_filter> {
         push(&mut program, *number, Rule::Refuse(libc::EPERM));
     }
     program.push(step(RETURN, ALLOW));
+    program
+}
+
+/// One that stops calls for a tracer, and lets all others through: those of this processor's own programs,
+/// and those of its 32-bit ones.
+pub(super) fn traced(own: &[u32], foreign: &[u32]) -> Vec<sock_filter> {
+    let part = |numbers: &[u32]| {
+        let tests =
+            numbers.iter().flat_map(|number| [jump(EQUAL, *number, 0, 1), step(RETURN, TRACE)]);
+        let mut part = vec![step(LOAD, NUMBER)];
+        part.extend(tests);
+        part.push(step(RETURN, ALLOW));
+        part
+    };
+    let own = part(own);
+    // What a condition can jump over is less than so many tests.
+    let length = u32::try_from(own.len()).unwrap_or(u32::MAX);
+    let mut program = vec![step(LOAD, ARCH), jump(EQUAL, ARCHITECTURE, 1, 0), step(ALWAYS, length)];
+    program.extend(own);
+    program.extend(part(foreign));
     program
 }
 
@@ -178,6 +200,7 @@ mod tests {
                 EQUAL => jump(value == step.k),
                 AT_LEAST => jump(value >= step.k),
                 HAS_ANY => jump(value & step.k != 0),
+                ALWAYS => place += usize::try_from(step.k).unwrap(),
                 RETURN => return step.k,
                 other => panic!("{other:#x} is no step of ours"),
             }
@@ -284,5 +307,20 @@ mod tests {
         assert_eq!(answer(libc::SYS_execve), ALLOW);
         assert_eq!(answer(libc::SYS_mount), REFUSED);
         assert_eq!(answer(libc::SYS_connect), REFUSED);
+    }
+
+    #[test]
+    fn only_the_calls_that_are_named_stop_for_a_tracer() {
+        const FOREIGN: u32 = 0x4000_0003;
+        let many: Vec<u32> = (1000..1200).collect();
+        for (own, foreign) in [(&[257, 3][..], &[295, 6][..]), (&many, &many)] {
+            let program = traced(own, foreign);
+            let answer = |arch, number| answer(&program, arch, number, [0; 6]);
+            assert!(own.iter().all(|number| answer(ARCHITECTURE, *number) == TRACE));
+            assert!(foreign.iter().all(|number| answer(FOREIGN, *number) == TRACE));
+            assert_eq!((answer(ARCHITECTURE, 59), answer(FOREIGN, 11)), (ALLOW, ALLOW));
+        }
+        let program = traced(&[257], &[]);
+        assert_eq!(answer(&program, FOREIGN, 257, [0; 6]), ALLOW);
     }
 }

@@ -1,8 +1,9 @@
 //! The tracer: a thread that seizes others, sees their calls, and lets them go.
 
 use super::{
-    End, Entered, LONGEST, MOST_THREADS, Sight, Wish,
+    End, Entered, MOST_THREADS, Sight, Wish,
     answering::Outbox,
+    launched::Launch,
     memory,
     requests::{self, At, Stop, Tid, Waited},
 };
@@ -25,26 +26,42 @@ pub(super) fn run(wish: &Wish, outbox: &Outbox) -> End {
     let mut tracer = Tracer {
         outbox,
         started: Instant::now(),
-        limit: wish.limit.min(LONGEST),
+        limit: wish.limit,
         threads: HashMap::new(),
+        launch: None,
         end: End::default(),
     };
-    for pid in &wish.pids {
-        tracer.seize_process(*pid);
+    if wish.is_launched {
+        tracer.follow_launched();
+    } else {
+        for pid in &wish.pids {
+            tracer.seize_process(*pid);
+        }
+        tracer.watch();
+        tracer.let_go();
     }
-    tracer.watch();
-    tracer.let_go();
     tracer.end.attached_us = micros(tracer.started.elapsed());
     tracer.end
 }
 
-struct Tracer<'o> {
-    outbox: &'o Outbox,
+pub(super) struct Tracer<'o> {
+    pub(super) outbox: &'o Outbox,
     started: Instant,
     limit: Duration,
     /// Who is traced, with its process.
-    threads: HashMap<Tid, u32>,
-    end: End,
+    pub(super) threads: HashMap<Tid, u32>,
+    /// The command, where it was launched.
+    pub(super) launch: Option<Launch>,
+    pub(super) end: End,
+}
+
+/// Whether anybody is traced still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Somebody may be.
+    Some,
+    /// Nobody is.
+    Nobody,
 }
 
 impl Tracer<'_> {
@@ -96,27 +113,42 @@ impl Tracer<'_> {
         self.threads.values().any(|of| *of == pid)
     }
 
-    fn watch(&mut self) {
+    pub(super) fn watch(&mut self) -> Left {
         while !self.is_over() {
-            match requests::wait() {
-                Waited::Stopped(tid, stop) => {
-                    let stopped = Instant::now();
-                    self.note(tid);
-                    self.stopped(tid, stop);
-                    self.count_pause(stopped.elapsed());
-                }
-                Waited::Ended(tid) => self.ended(tid),
-                Waited::Woken => {}
-                Waited::Nobody => return,
+            if self.take_one() == Left::Nobody {
+                return Left::Nobody;
             }
         }
+        Left::Some
+    }
+
+    /// Waits for one thread, and sees what it did.
+    pub(super) fn take_one(&mut self) -> Left {
+        match requests::wait() {
+            Waited::Stopped(tid, stop) => {
+                let stopped = Instant::now();
+                self.note(tid);
+                self.stopped(tid, stop);
+                self.count_pause(stopped.elapsed());
+            }
+            Waited::Ended(tid, status) => self.ended(tid, status),
+            Waited::Woken => {}
+            Waited::Nobody => return Left::Nobody,
+        }
+        Left::Some
     }
 
     /// Takes note of a thread that was born meanwhile.
     fn note(&mut self, tid: Tid) {
-        let born = || process_of(tid).unwrap_or_else(|| tid.unsigned_abs());
-        self.threads.entry(tid).or_insert_with(born);
+        if self.threads.contains_key(&tid) {
+            return;
+        }
+        let pid = process_of(tid).unwrap_or_else(|| tid.unsigned_abs());
+        self.threads.insert(tid, pid);
         self.end.is_full |= self.threads.len() > MOST_THREADS;
+        if pid == tid.unsigned_abs() {
+            self.tell_name(pid);
+        }
     }
 
     fn count_pause(&mut self, pause: Duration) {
@@ -129,7 +161,7 @@ impl Tracer<'_> {
     /// Sees what a thread stopped for, and lets it go on. An error is that it has ended meanwhile.
     fn stopped(&mut self, tid: Tid, stop: Stop) {
         let signal = match stop {
-            Stop::Call => {
+            Stop::Call | Stop::Filtered => {
                 self.call(tid);
                 0
             }
@@ -141,21 +173,30 @@ impl Tracer<'_> {
                 self.ran(tid);
                 0
             }
-            Stop::Asked | Stop::Event => 0,
+            Stop::Asked => {
+                self.let_run(tid);
+                0
+            }
+            Stop::Event => 0,
             Stop::Signal(signal) => signal,
         };
-        let _ = requests::go_on(tid, signal);
+        let _ = if self.is_in_no_call_to_see(tid) {
+            requests::go_on_to_filter(tid, signal)
+        } else {
+            requests::go_on(tid, signal)
+        };
     }
 
     fn call(&mut self, tid: Tid) {
         let time_ns = u64::try_from(clock::monotonic().as_nanos()).unwrap_or(u64::MAX);
         match requests::at(tid) {
             Ok(At::Entry { is_foreign, number, arguments }) => {
+                self.begins(tid, number);
                 let memory =
                     if is_foreign { Vec::new() } else { memory::copy(tid, number, &arguments) };
                 let pid = self.threads.get(&tid).copied().unwrap_or_default();
                 let tid = tid.unsigned_abs();
-                self.outbox.put(&Sight::Entered(Entered {
+                self.see(&Sight::Entered(Entered {
                     pid,
                     tid,
                     time_ns,
@@ -166,7 +207,8 @@ impl Tracer<'_> {
                 }));
             }
             Ok(At::Exit { answer }) => {
-                self.outbox.put(&Sight::Returned { tid: tid.unsigned_abs(), time_ns, answer });
+                self.is_back(tid);
+                self.see(&Sight::Returned { tid: tid.unsigned_abs(), time_ns, answer });
             }
             Ok(At::Neither) => {}
             Err(Errno::SRCH) => {}
@@ -188,13 +230,16 @@ impl Tracer<'_> {
             self.threads.remove(&former);
         }
         self.threads.insert(tid, pid);
-        self.outbox.put(&Sight::Ran { pid, former_tid: former.unsigned_abs() });
+        self.note_run(tid, former);
+        self.see(&Sight::Ran { pid, former_tid: former.unsigned_abs() });
+        self.tell_name(pid);
     }
 
-    fn ended(&mut self, tid: Tid) {
+    fn ended(&mut self, tid: Tid, status: i32) {
+        self.note_end(tid, status);
         if self.threads.remove(&tid).is_some() {
             self.end.tids.push(tid.unsigned_abs());
-            self.outbox.put(&Sight::Ended { tid: tid.unsigned_abs() });
+            self.see(&Sight::Ended { tid: tid.unsigned_abs() });
         }
     }
 
@@ -218,7 +263,7 @@ impl Tracer<'_> {
                         self.end.tids.push(tid.unsigned_abs());
                     }
                 }
-                Waited::Ended(tid) => {
+                Waited::Ended(tid, _) => {
                     self.threads.remove(&tid);
                 }
                 Waited::Woken if began.elapsed() > PATIENCE_WITH_THE_DEAD => {

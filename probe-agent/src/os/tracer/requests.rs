@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "ptrace has no safe form")]
 
+use super::Outcome;
 use crate::os::stopper::{Request, request};
 use rustix::io::Errno;
 
@@ -19,9 +20,18 @@ fn number(value: i32) -> *mut libc::c_void {
     std::ptr::without_provenance_mut(value.unsigned_abs() as usize)
 }
 
+/// One that was launched to be traced is not to be without its tracer, and may have a filter that stops some
+/// of its calls.
+const OPTIONS_OF_LAUNCHED: i32 = OPTIONS | libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESECCOMP;
+
 /// Makes the calling thread a thread's tracer.
 pub(super) fn seize(tid: Tid) -> Result<(), Errno> {
     request(libc::PTRACE_SEIZE, tid, 0, number(OPTIONS))
+}
+
+/// The same of a process that was launched: it ends when the tracer does.
+pub(super) fn seize_launched(tid: Tid) -> Result<(), Errno> {
+    request(libc::PTRACE_SEIZE, tid, 0, number(OPTIONS_OF_LAUNCHED))
 }
 
 /// Asks a thread to stop.
@@ -32,6 +42,11 @@ pub(super) fn interrupt(tid: Tid) -> Result<(), Errno> {
 /// Lets a thread go on to its next call, or out of the one that it is in, with a signal or 0.
 pub(super) fn go_on(tid: Tid, signal: i32) -> Result<(), Errno> {
     request(libc::PTRACE_SYSCALL, tid, 0, number(signal))
+}
+
+/// Lets a thread go on to the next call that its filter stops, with a signal or 0.
+pub(super) fn go_on_to_filter(tid: Tid, signal: i32) -> Result<(), Errno> {
+    request(libc::PTRACE_CONT, tid, 0, number(signal))
 }
 
 /// Leaves a thread stopped that a signal stopped with its process, until it is continued.
@@ -51,7 +66,7 @@ pub(super) fn message(tid: Tid) -> Result<u64, Errno> {
     Ok(message)
 }
 
-/// `struct ptrace_syscall_info` in `include/uapi/linux/ptrace.h`, without what it has of filters.
+/// `struct ptrace_syscall_info` in `include/uapi/linux/ptrace.h`, without what a filter tells.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Info {
@@ -89,7 +104,8 @@ pub(super) fn at(tid: Tid) -> Result<At, Errno> {
     request(GET_SYSCALL_INFO, tid, size_of::<Info>(), (&raw mut info).cast())?;
     let [first, arguments @ ..] = info.values;
     Ok(match info.op {
-        1 => {
+        // At a filter's stop its thread is about to make the call, too.
+        1 | 3 => {
             // On x86_64, calls of programs with 32-bit pointers have a bit of their own.
             let is_foreign = info.arch != OWN_ARCH || first & 0x4000_0000 != 0;
             At::Entry { is_foreign, number: first, arguments }
@@ -104,8 +120,8 @@ pub(super) fn at(tid: Tid) -> Result<At, Errno> {
 pub(super) enum Waited {
     /// A thread stands still.
     Stopped(Tid, Stop),
-    /// A thread has ended.
-    Ended(Tid),
+    /// A thread has ended, with this status.
+    Ended(Tid, i32),
     /// A signal of our own ended the wait.
     Woken,
     /// There is nobody to wait for.
@@ -117,6 +133,8 @@ pub(super) enum Waited {
 pub(super) enum Stop {
     /// At one end of a call.
     Call,
+    /// At the beginning of a call that its filter stops.
+    Filtered,
     /// It was asked to, or was just born.
     Asked,
     /// A signal stopped its process.
@@ -138,7 +156,11 @@ pub(super) fn wait() -> Waited {
         let errno = crate::os::answer::last_errno();
         return if errno == Errno::INTR { Waited::Woken } else { Waited::Nobody };
     }
-    if libc::WIFSTOPPED(status) { Waited::Stopped(tid, stop(status)) } else { Waited::Ended(tid) }
+    if libc::WIFSTOPPED(status) {
+        Waited::Stopped(tid, stop(status))
+    } else {
+        Waited::Ended(tid, status)
+    }
 }
 
 fn stop(status: i32) -> Stop {
@@ -151,7 +173,39 @@ fn stop(status: i32) -> Stop {
             _ => Stop::Asked,
         },
         libc::PTRACE_EVENT_EXEC => Stop::Ran,
+        libc::PTRACE_EVENT_SECCOMP => Stop::Filtered,
         _ => Stop::Event,
+    }
+}
+
+/// How a process ended, by its status.
+pub(super) fn outcome(status: i32) -> Outcome {
+    if libc::WIFSIGNALED(status) {
+        Outcome::Signal(libc::WTERMSIG(status))
+    } else {
+        Outcome::Code(libc::WEXITSTATUS(status))
+    }
+}
+
+/// What ends a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It is asked to; one that a signal has stopped goes on for that.
+    Asked,
+    /// It is not asked.
+    Killed,
+}
+
+/// Ends a process that is traced.
+pub(super) fn end(pid: u32, how: Ending) {
+    let signals: &[libc::c_int] = match how {
+        Ending::Asked => &[libc::SIGTERM, libc::SIGCONT],
+        Ending::Killed => &[libc::SIGKILL],
+    };
+    for signal in signals {
+        // SAFETY: a call with numbers only. A process that is traced by this one keeps its number until
+        // this one has waited for it.
+        unsafe { libc::kill(pid.cast_signed(), *signal) };
     }
 }
 
