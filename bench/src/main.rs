@@ -129,6 +129,8 @@ struct Programs {
     sysmcp: PathBuf,
     agent: PathBuf,
     floor: PathBuf,
+    /// The floor of a pass by a program in the kernel.
+    iterator: PathBuf,
     /// Where the packed agents are.
     agents: PathBuf,
     /// What folds the text that perf prints.
@@ -144,11 +146,12 @@ impl Programs {
             sysmcp: root.join("target/release/sysmcp"),
             agent: root.join(format!("target/{arch}-unknown-linux-musl/agent/probe-agent")),
             floor: root.join("target/release/floor"),
+            iterator: root.join("target/release/iterator"),
             agents: root.join("target/agents"),
             collapse: root.join("target/peers/inferno/bin/inferno-collapse-perf"),
             debug: root.join("target/debug/scenarios"),
         };
-        there(&[&programs.sysmcp, &programs.agent, &programs.floor])?;
+        there(&[&programs.sysmcp, &programs.agent, &programs.floor, &programs.iterator])?;
         Ok(programs)
     }
 }

@@ -37,34 +37,67 @@ struct Row {
     bytes: usize,
 }
 
+impl Row {
+    fn new(name: &str, command: &[&str]) -> Self {
+        Self {
+            name: name.to_owned(),
+            command: command.iter().map(ToString::to_string).collect(),
+            cpu_s: 0.0,
+            wall_s: Vec::new(),
+            bytes: 0,
+        }
+    }
+}
+
 pub fn measure(programs: &Programs, processes: usize, rounds: u32) -> Result<String> {
     let crowd = Crowd::gather(processes)?;
     let agent = programs.agent.display().to_string();
     let floor = programs.floor.display().to_string();
-    let mut without_bpf = WITHOUT_BPF.to_vec();
-    without_bpf.extend([agent.as_str(), "--local", "process_list", "--json"]);
-    let row = |name: &str, command: &[&str]| Row {
-        name: name.to_owned(),
-        command: command.iter().map(ToString::to_string).collect(),
-        cpu_s: 0.0,
-        wall_s: Vec::new(),
-        bytes: 0,
-    };
-    let mut rows = [
-        row("process_list (15 rows)", &[&agent, "--local", "process_list", "--json"]),
-        row("the same without eBPF", &without_bpf),
-        row("top -b -n2 -d1", &["top", "-b", "-n2", "-d1"]),
-        row("ps aux, once, by lifetime averages", &["ps", "aux"]),
-        row("pidstat 1 1", &["pidstat", "1", "1"]),
-        row("floor: two passes over stat, in C", &[&floor]),
-        row("floor: the same with files that stay open, in C", &[&floor, "kept"]),
+    let iterator = programs.iterator.display().to_string();
+    let asked = [agent.as_str(), "--local", "process_list", "--json"];
+    let without_bpf = [&WITHOUT_BPF[..], &asked].concat();
+    let busy = [
+        Row::new("process_list (15 rows)", &asked),
+        Row::new("the same without eBPF", &without_bpf),
+        Row::new("top -b -n2 -d1", &["top", "-b", "-n2", "-d1"]),
+        Row::new("ps aux, once, by lifetime averages", &["ps", "aux"]),
+        Row::new("pidstat 1 1", &["pidstat", "1", "1"]),
+        Row::new("floor: two passes over stat, in C", &[&floor]),
+        Row::new("floor: the same with files that stay open, in C", &[&floor, "kept"]),
     ];
-    for _ in 0..rounds {
-        for row in &mut rows {
-            once(row)?;
-        }
-    }
+    let by_files = ["--params", r#"{"sort":"open_files"}"#];
+    let leaking = [
+        Row::new("process_list sort=open_files (15 rows)", &[&asked[..], &by_files].concat()),
+        Row::new("the same without eBPF", &[&without_bpf[..], &by_files].concat()),
+        Row::new("lsof -n -P", &["lsof", "-n", "-P"]),
+        Row::new("floor: one pass by a program in the kernel, in C", &[&iterator]),
+    ];
+    let busy = section(
+        &format!("Ranking {processes} idle processes and what else runs, over one second"),
+        "`top` and `pidstat` name no container, no storage and no wait.",
+        busy,
+        rounds,
+    )?;
+    let leaking = section(
+        &format!("Ranking the same {processes} by their open files"),
+        "`lsof` lists every file, also those that are mapped, and adds nothing up.",
+        leaking,
+        rounds,
+    )?;
     drop(crowd);
+    Ok(busy + &leaking)
+}
+
+/// Runs the commands in turn, and says what they cost.
+fn section<const ROWS: usize>(
+    title: &str,
+    remark: &str,
+    mut rows: [Row; ROWS],
+    rounds: u32,
+) -> Result<String> {
+    for _ in 0..rounds {
+        rows.iter_mut().try_for_each(once)?;
+    }
     let ours = rows.first().map_or(0.0, |row| row.cpu_s);
     let cells: Vec<Vec<String>> = rows
         .iter_mut()
@@ -79,11 +112,10 @@ pub fn measure(programs: &Programs, processes: usize, rounds: u32) -> Result<Str
         })
         .collect();
     Ok(table::section(
-        &format!("Ranking {processes} idle processes and what else runs, over one second"),
+        title,
         &format!(
-            "Processor time of whole commands, {rounds} interleaved rounds. `top` and `pidstat` \
-             name no container, no storage and no wait. \
-             The agent is started anew for each: what a session loads once is in every round."
+            "Processor time of whole commands, {rounds} interleaved rounds. {remark} The agent is \
+             started anew for each: what a session loads once is in every round."
         ),
         &["", "CPU ms", "CPU ÷ ours", "wall s", "bytes"],
         &cells,

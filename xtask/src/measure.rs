@@ -22,14 +22,16 @@ pub fn compare() -> Result<()> {
 }
 
 fn build() -> Result<()> {
-    setup::ensure(&[&setup::FOR_A_TARGET, &setup::FOR_TESTS])?;
+    setup::ensure(&[&setup::FOR_A_TARGET, &setup::FOR_TESTS, &setup::FOR_BENCH])?;
     agents::build()?;
     let mut build = cargo();
     build.args(["build", "--release", "--quiet", "--package", "controller", "--package", "bench"]);
     shell::run(build.args(["--package", "scenarios"]))?;
-    let mut cc = Command::new("cc");
-    cc.args(["-O2", "-o", "target/release/floor", "bench/floor.c"]);
-    shell::run(&mut cc)
+    for floor in ["floor", "iterator"] {
+        let (program, source) = (format!("target/release/{floor}"), format!("bench/{floor}.c"));
+        shell::run(Command::new("cc").args(["-O2", "-o", &program, &source]))?;
+    }
+    Ok(())
 }
 
 fn bench(arguments: &[&str]) -> Result<()> {

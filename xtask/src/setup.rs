@@ -66,6 +66,9 @@ pub const FOR_TESTS: [Program; 34] = [
     program("bpftrace", "bpftrace"),
 ];
 
+/// For what is measured beside, and no test needs.
+pub const FOR_BENCH: [Program; 1] = [program("lsof", "lsof")];
+
 /// For what is compared with perf, beside what the tests need: runtimes that compile while they run.
 pub const FOR_ACCURACY: [Program; 5] = [
     program("node", "nodejs"),
