@@ -32,7 +32,7 @@ use crate::{
 };
 use changes::Changes;
 use columns::{is_beside_the_line, is_known_at_once};
-use counters::Counters;
+use counters::{Counters, Key};
 use protocol::{
     error::AgentError,
     instruments::{
@@ -209,10 +209,16 @@ fn likely_rows(
 ) -> Result<Details, AgentError> {
     const SPARE: usize = 16;
     const MOST: usize = 400;
-    let changes = Changes::between(first, early.unwrap_or(first), scanner.column());
     let wanted = (request.offset as usize).saturating_add(request.limit as usize);
     let many = wanted.saturating_mul(2).saturating_add(SPARE).min(MOST);
-    let weight = |change: &change::Change| change.weight(request.sort);
-    let likely = rank::page(changes.processes, weight, 0, many).rows;
+    let likely: Vec<Key> = match early {
+        Some(early) => {
+            let changes = Changes::between(first, early, scanner.column());
+            let weight = |change: &change::Change| change.weight(request.sort);
+            let page = rank::page(changes.processes, weight, 0, many);
+            page.rows.iter().map(change::Change::key).collect()
+        }
+        None => first.largest(request.sort, many),
+    };
     Details::begin(&likely, context)
 }

@@ -27,10 +27,9 @@ impl Details {
     /// # Errors
     ///
     /// When the call reached a limit.
-    pub(super) fn begin(likely: &[Change], context: &Context<'_>) -> Result<Self, AgentError> {
+    pub(super) fn begin(likely: &[Key], context: &Context<'_>) -> Result<Self, AgentError> {
         let began = Some(context.root.monotonic());
-        let keys: Vec<Key> = likely.iter().map(Change::key).collect();
-        Ok(Self { begun: Counters::read_each(&keys, context)?, began })
+        Ok(Self { begun: Counters::read_each(likely, context)?, began })
     }
 
     /// The counters of the rows that are shown, now, as far as there is something to compare them

@@ -1,7 +1,7 @@
 //! One pass over all processes.
 
 use super::{
-    counters::{self, Basis, Counter, IoCount},
+    counters::{self, Basis, Counter, IoCount, Key},
     iterator::ByIterator,
     kept::{KeptLines, Line},
 };
@@ -101,6 +101,23 @@ impl Scan {
         let shows_first = self.samples.first().is_some_and(|sample| sample.pid == 1);
         let shows_kernel = self.samples.iter().any(|sample| sample.is_kernel_thread);
         hidden::hidden_by(shows_first, shows_kernel, context)
+    }
+
+    /// The processes that are largest by what one look says of them: their memory, where it is neither
+    /// their threads nor their open files that rank.
+    pub(super) fn largest(&self, sort: Column, many: usize) -> Vec<Key> {
+        let size = |sample: &Sample| match &sample.open_files {
+            Some(open) if sort == Column::OpenFiles => open.known().copied().unwrap_or(0),
+            Some(_) | None if sort == Column::Threads => sample.threads.into(),
+            Some(_) | None => sample.resident_pages,
+        };
+        let mut largest: Vec<(u64, u64, Key)> = self
+            .samples
+            .iter()
+            .map(|it| (size(it), it.resident_pages, (it.pid, it.start_ticks)))
+            .collect();
+        order::by_key(&mut largest, |(size, pages, _)| std::cmp::Reverse((*size, *pages)));
+        largest.into_iter().take(many).map(|(_, _, key)| key).collect()
     }
 
     pub(super) fn name(&self, sample: &Sample) -> HostText {
@@ -382,6 +399,23 @@ impl Scan {
 mod tests {
     use super::*;
     use crate::instruments::fake::{FakeMachine, FakeStat};
+
+    #[test]
+    fn the_largest_are_so_by_what_ranks_and_of_equals_by_memory() {
+        let sample = |pid, threads, resident_pages, open: u64| Sample {
+            threads,
+            resident_pages,
+            open_files: Some(Observed::Known(open)),
+            ..Sample::idle(pid, 100, Duration::ZERO)
+        };
+        let samples = vec![sample(1, 9, 10, 5), sample(2, 1, 30, 5), sample(3, 2, 20, 7)];
+        let scan = Scan::of(samples, Duration::ZERO, Duration::ZERO);
+        let cases = [(Column::OpenFiles, [3, 2]), (Column::Threads, [1, 3]), (Column::Rss, [2, 3])];
+        for (sort, want) in cases {
+            let found: Vec<u32> = scan.largest(sort, 2).iter().map(|(pid, _)| *pid).collect();
+            assert_eq!(found, want, "{sort:?}");
+        }
+    }
 
     #[test]
     fn a_process_that_may_not_be_read_is_told_from_one_that_ended() {
