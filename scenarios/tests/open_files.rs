@@ -112,7 +112,7 @@ fn every_descriptor_counts_once_by_ebpf_and_by_files() {
     assert!(agent["open_files"]["open"].as_u64().unwrap() < 100, "{agent:#}");
     let (answer, _) = place.ask(&[]);
     check(&place, &answer);
-    if answer["meta"]["engine"] != "ebpf" {
+    if answer["meta"]["engine"] != "eBPF" {
         not_here("open files by eBPF", &answer["refused"].to_string());
     }
 }
