@@ -105,26 +105,136 @@ INLINE s64 resident_pages(struct mm_struct *mm)
 	       none_if_negative(mm->rss_stat[3].count);
 }
 
-SEC("iter/task")
-int each_task(struct bpf_iter__task *context)
+/* What a pass is for. The order is that of `Kind` in probe-agent/src/bpf/tasks.rs. */
+enum {
+	/* All is told. */
+	PASS_WHOLE = 0,
+	/* All is told, and what a later pass is to be compared with is written down. */
+	PASS_FIRST = 1,
+	/* What is as it was in the first pass is not told. */
+	PASS_LATER = 2,
+};
+
+struct pass {
+	u32 kind;
+	/* How many tasks the first pass wrote down. */
+	u32 written;
+	/* How many of these a later one went by, and how many before the last task. */
+	u32 place, place_before;
+	/* Tasks that were seen, and the last of them. */
+	u32 seen, last;
+	/* Whether there was no room for one in the first pass. */
+	u32 is_full;
+};
+
+volatile struct pass pass SEC(".data.pass") = {};
+
+/* A task of the first pass, in the order in which all passes go. */
+struct earlier {
+	u64 mark;
+	u32 pid;
+	u32 padding;
+};
+
+struct {
+	MAP(ARRAY, 65536);
+	KEY(u32);
+	VALUE(struct earlier);
+} earlier SEC(".maps");
+
+/* Tasks that ended since the first pass, for each that did not: beyond so many the next one goes on. */
+#define MOST_GONE_AT_ONCE 32
+
+INLINE u64 mixed(u64 mark, u64 with)
 {
-	struct task_struct *task = context->task;
-	if (!task)
-		return 0;
-	struct process_row row = {};
-	row.thread.tgid = task->tgid;
-	row.thread.pid = task->pid;
-	row.thread.runtime_ns = task->se.sum_exec_runtime;
-	row.thread.user_ns = task->utime;
-	row.thread.system_ns = task->stime;
-	row.thread.minor_faults = task->min_flt;
-	row.thread.major_faults = task->maj_flt;
-	row.thread.state = state_of(task);
-	row.thread.exit_state = task->exit_state;
-	if (row.thread.tgid != row.thread.pid) {
-		bpf_seq_write(context->meta->seq, &row.thread, sizeof(row.thread));
-		return 0;
+	mark = (mark ^ with) * 0x9e3779b97f4a7c15ULL;
+	return mark ^ mark >> 32;
+}
+
+/*
+ * Differs where anything differs that a task does: running changes how long it ran, and what happens to
+ * it without, such as a thread that ends, its state and the sums of the process. Resident memory is not in
+ * it: another takes that away.
+ */
+INLINE u64 mark_of(struct task_struct *task, bool is_process)
+{
+	u64 mark = mixed(task->start_boottime, task->se.sum_exec_runtime);
+	mark = mixed(mark, (u64)task->exit_state << 32 | state_of(task));
+	if (is_process) {
+		struct signal_struct *signal = task->signal;
+		mark = mixed(mark, signal->sum_sched_runtime);
+		mark = mixed(mark, signal->cutime + signal->cstime + signal->cmin_flt);
+		mark = mixed(mark, signal->nr_threads);
 	}
+	return mark;
+}
+
+/* The kernel shows a task again where its row had no room in what was read. */
+INLINE bool is_shown_again(u32 pid)
+{
+	if (pass.last == pid && pass.seen) {
+		/* What was told with it is gone too. */
+		pass.place = pass.place_before;
+		return true;
+	}
+	pass.place_before = pass.place;
+	pass.last = pid;
+	pass.seen += 1;
+	return false;
+}
+
+INLINE void write_down(u32 pid, u64 mark)
+{
+	u32 place = pass.written;
+	struct earlier *here = bpf_map_lookup_elem(&earlier, &place);
+	if (!here) {
+		pass.is_full = 1;
+		return;
+	}
+	here->mark = mark;
+	here->pid = pid;
+	pass.written = place + 1;
+}
+
+/* Whether a task is as it was. Those that ended, which come before it, are told by a number each. */
+INLINE bool is_as_before(struct seq_file *seq, u32 pid, u64 mark)
+{
+	u32 place = pass.place;
+	bool is_same = false;
+	for (u32 i = 0; i < MOST_GONE_AT_ONCE; i++) {
+		u32 at = place;
+		struct earlier *here = at < pass.written ? bpf_map_lookup_elem(&earlier, &at) : NULL;
+		if (!here || here->pid > pid)
+			break;
+		place = at + 1;
+		if (here->pid == pid) {
+			is_same = here->mark == mark;
+			break;
+		}
+		u32 gone[2] = {0, here->pid};
+		bpf_seq_write(seq, gone, sizeof(gone));
+	}
+	pass.place = place;
+	return is_same;
+}
+
+INLINE void fill_thread(struct thread_row *row, struct task_struct *task)
+{
+	row->tgid = task->tgid;
+	row->pid = task->pid;
+	row->runtime_ns = task->se.sum_exec_runtime;
+	row->user_ns = task->utime;
+	row->system_ns = task->stime;
+	row->minor_faults = task->min_flt;
+	row->major_faults = task->maj_flt;
+	row->state = state_of(task);
+	row->exit_state = task->exit_state;
+}
+
+INLINE void write_process(struct seq_file *seq, struct task_struct *task)
+{
+	struct process_row row = {};
+	fill_thread(&row.thread, task);
 	struct signal_struct *signal = task->signal;
 	row.thread.runtime_ns += signal->sum_sched_runtime;
 	row.thread.user_ns += signal->utime;
@@ -141,6 +251,32 @@ int each_task(struct bpf_iter__task *context)
 	row.flags = task->flags;
 	bpf_probe_read_kernel(row.name, sizeof(row.name), ADDRESS(task, comm));
 	row.open_files = are_files_counted ? open_files(task) : NOT_COUNTED;
-	bpf_seq_write(context->meta->seq, &row, sizeof(row));
+	bpf_seq_write(seq, &row, sizeof(row));
+}
+
+SEC("iter/task")
+int each_task(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	if (!task)
+		return 0;
+	struct seq_file *seq = context->meta->seq;
+	u32 pid = task->pid;
+	bool is_process = (u32)task->tgid == pid;
+	bool is_again = is_shown_again(pid);
+	if (pass.kind == PASS_FIRST && !is_again)
+		write_down(pid, mark_of(task, is_process));
+	if (pass.kind == PASS_LATER && is_as_before(seq, pid, mark_of(task, is_process)))
+		return 0;
+	if (is_process) {
+		write_process(seq, task);
+		return 0;
+	}
+	struct thread_row row = {};
+	fill_thread(&row, task);
+	bpf_seq_write(seq, &row, sizeof(row));
+	/* What it did is told of its process, whose first thread may be as it was. */
+	if (pass.kind == PASS_LATER)
+		write_process(seq, task->group_leader);
 	return 0;
 }

@@ -265,8 +265,8 @@ mod tests {
             ("{\"engine\":7}", "a command after `--` is traced by", exit::USAGE),
             ("{\"window_ms\":60001}", "syscall_trace: window_ms is 60001", exit::USAGE),
             ("{\"command\":[\"ls\"]}", "syscall_trace: ", exit::USAGE),
-            ("[]", "--params is no JSON object", exit::USAGE),
-            ("{", "--params is not JSON", exit::USAGE),
+            ("[]", "--params is not a JSON object", exit::USAGE),
+            ("{", "--params is not a JSON object", exit::USAGE),
             ("{}", "`no-such-program` is not found", exit::NO_ANSWER),
         ];
         for (parameters, want, want_code) in cases {

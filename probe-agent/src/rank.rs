@@ -1,6 +1,5 @@
 //! The largest entries of a list, and an account of those left out.
 
-use crate::order;
 use protocol::{
     loss::{CutBy, Truncation},
     observed::{Observed, Reason},
@@ -16,31 +15,68 @@ pub struct Page<T> {
     pub truncation: Truncation,
 }
 
-/// Ranks entries by weight and takes a page of them. Entries of equal weight keep their order; those
-/// whose weight is unknown come last, because they may weigh anything.
+/// An entry as it counts in a ranking.
+#[derive(Clone, Copy, Debug)]
+pub struct Weighed {
+    /// `None` where it is unknown: it comes last then, because it may weigh anything.
+    weight: Option<f64>,
+    /// Of entries that weigh the same, the one with more of this comes first.
+    tie: u64,
+}
+
+impl Weighed {
+    /// One that weighs so much.
+    pub const fn new(weight: &Observed<f64>, tie: u64) -> Self {
+        Self { weight: weight.known().copied(), tie }
+    }
+}
+
+/// Ranks entries by weight and takes a page of them: their places among all, the largest first. Entries
+/// that are alike keep their order.
+pub fn places(weighed: Vec<Weighed>, offset: usize, limit: usize) -> (Vec<usize>, Truncation) {
+    let compare = |left: &(usize, Weighed), right: &(usize, Weighed)| {
+        let rank = |entry: &Weighed| entry.weight.unwrap_or(f64::NEG_INFINITY);
+        let by_weight = rank(&right.1).total_cmp(&rank(&left.1));
+        by_weight.then(right.1.tie.cmp(&left.1.tie)).then(left.0.cmp(&right.0))
+    };
+    let sum = |entries: &mut dyn Iterator<Item = &Weighed>| -> Option<f64> {
+        entries.map(|entry| entry.weight).sum()
+    };
+    let total = weighed.len();
+    let all = sum(&mut weighed.iter());
+    let mut entries: Vec<(usize, Weighed)> = weighed.into_iter().enumerate().collect();
+    // Only so many are put in order: there may be very many, of which few are asked for.
+    let end = offset.saturating_add(limit);
+    if end < total {
+        entries.select_nth_unstable_by(end, compare);
+        entries.truncate(end);
+    }
+    entries.sort_unstable_by(compare);
+    let page = entries.get(offset..).unwrap_or_default();
+    let shown = sum(&mut page.iter().map(|(_, entry)| entry));
+    let cut = total - page.len();
+    let share = all.zip(shown).and_then(|(all, shown)| Percent::of(all - shown, all));
+    let truncation = Truncation {
+        shown: page.len() as u64,
+        total: total as u64,
+        weight_cut_pct: if cut > 0 { share } else { None },
+        cut_by: if cut > 0 { CutBy::Limit } else { CutBy::Nothing },
+    };
+    (page.iter().map(|(place, _)| *place).collect(), truncation)
+}
+
+/// Ranks entries by weight and takes a page of them, as [`places`].
 pub fn page<T>(
-    mut entries: Vec<T>,
+    entries: Vec<T>,
     weight: impl Fn(&T) -> Observed<f64>,
     offset: usize,
     limit: usize,
 ) -> Page<T> {
-    let rank = |entry: &T| weight(entry).known().copied().unwrap_or(f64::NEG_INFINITY);
-    order::by(&mut entries, |left, right| rank(right).total_cmp(&rank(left)));
-    let total = entries.len();
-    let sum = sum(&entries, &weight);
-    let rows: Vec<T> = entries.into_iter().skip(offset).take(limit).collect();
-    let shown = self::sum(&rows, &weight);
-    let cut = total - rows.len();
-    let share = sum.zip(shown).and_then(|(sum, shown)| Percent::of(sum - shown, sum));
-    Page {
-        truncation: Truncation {
-            shown: rows.len() as u64,
-            total: total as u64,
-            weight_cut_pct: if cut > 0 { share } else { None },
-            cut_by: if cut > 0 { CutBy::Limit } else { CutBy::Nothing },
-        },
-        rows,
-    }
+    let weighed = entries.iter().map(|entry| Weighed::new(&weight(entry), 0)).collect();
+    let (places, truncation) = places(weighed, offset, limit);
+    let mut entries: Vec<Option<T>> = entries.into_iter().map(Some).collect();
+    let take = |place: usize| entries.get_mut(place).and_then(Option::take);
+    Page { rows: places.into_iter().filter_map(take).collect(), truncation }
 }
 
 /// What entries weigh together; `None` when the weight of one is unknown.

@@ -209,6 +209,8 @@ impl Loaded {
                 None if map.kind() == RINGBUF => super::Ring::of(map)?.skip(),
                 // What is kept with threads goes with them, or is of a time that has passed.
                 None if map.kind() == TASK_STORAGE => {}
+                // How much of it is filled is a variable, which is none after this.
+                None if map.is_long_array() => {}
                 None => map.clear()?,
             }
         }

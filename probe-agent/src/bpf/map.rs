@@ -250,6 +250,11 @@ impl Map {
         Ok(found)
     }
 
+    /// Whether it is an array of so many places that emptying it takes longer than a call may.
+    pub const fn is_long_array(&self) -> bool {
+        self.kind == kind::ARRAY && self.entries > 4096
+    }
+
     /// Empties it: an array is full of zeros then.
     ///
     /// # Errors

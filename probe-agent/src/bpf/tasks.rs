@@ -56,6 +56,28 @@ pub struct Seen {
     pub threads: u64,
 }
 
+/// What a later pass is compared with.
+#[derive(Clone, Debug, Default)]
+pub struct Before {
+    /// All threads, in the order in which the kernel goes through them.
+    tids: Vec<u32>,
+    /// What each process used without its other threads, by ascending number.
+    own: Vec<(u32, Used)>,
+    /// Those other threads, by process and number.
+    threads: Vec<Thread>,
+}
+
+/// What a later pass saw.
+#[derive(Clone, Debug, Default)]
+pub struct Since {
+    /// Processes that did something since, and new ones, by ascending number.
+    pub processes: Vec<Process>,
+    /// Those that are as they were, but for their memory, by ascending number.
+    pub same: Vec<u32>,
+    /// Threads, those of the kernel too.
+    pub threads: u64,
+}
+
 /// Bytes of `struct thread_row` and `struct process_row`.
 const THREAD_BYTES: usize = 56;
 const PROCESS_BYTES: usize = 128;
@@ -63,13 +85,92 @@ const PROCESS_BYTES: usize = 128;
 /// What stands for a number of open files that is not told.
 const NOT_COUNTED: u32 = u32::MAX;
 
+/// What a pass is for, as `enum` in `probe-agent/bpf/tasks.bpf.c` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Whole = 0,
+    First = 1,
+    Later = 2,
+}
+
+/// The section with what a pass is for and where it is, and the map that it becomes.
+const PASS: &str = ".data.pass";
+
+/// `struct pass`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pass {
+    kind: u32,
+    written: u32,
+    place: u32,
+    seen: u32,
+    is_full: bool,
+}
+
+impl Pass {
+    fn read(loaded: &Loaded) -> Result<Self, NoBpf> {
+        let bytes = loaded.map(PASS)?.get(&0_u32.to_ne_bytes())?.unwrap_or_default();
+        let mut words = Reader::new(&bytes);
+        let mut next = || words.u32().unwrap_or_default();
+        let (kind, written, place, _, seen, _) = (next(), next(), next(), next(), next(), next());
+        Ok(Self { kind, written, place, seen, is_full: next() != 0 })
+    }
+
+    fn begin(self, loaded: &Loaded) -> Result<(), NoBpf> {
+        let words = [self.kind, self.written, 0, 0, 0, 0, 0];
+        let bytes = words.map(u32::to_ne_bytes);
+        Ok(loaded.map(PASS)?.set(&0_u32.to_ne_bytes(), bytes.as_flattened())?)
+    }
+}
+
 /// Goes through all once. `now` tells the time.
 ///
 /// # Errors
 ///
 /// Why the iterator could not run.
 pub fn read(loaded: &Loaded, now: impl Fn() -> Duration) -> Result<Seen, NoBpf> {
+    let rows = pass(loaded, Pass { kind: Kind::Whole as u32, ..Pass::default() }, now)?;
+    Ok(rows.finish())
+}
+
+/// The same, for a later pass to be compared with; `None` in its place where there are too many threads
+/// for that.
+///
+/// # Errors
+///
+/// As for [`read`].
+pub fn read_first(
+    loaded: &Loaded,
+    now: impl Fn() -> Duration,
+) -> Result<(Seen, Option<Before>), NoBpf> {
+    let mut rows = pass(loaded, Pass { kind: Kind::First as u32, ..Pass::default() }, now)?;
+    let is_full = Pass::read(loaded)?.is_full;
+    let before = (!is_full).then(|| rows.before());
+    Ok((rows.finish(), before))
+}
+
+/// What changed since a first pass of the same window.
+///
+/// # Errors
+///
+/// As for [`read`].
+pub fn read_since(
+    loaded: &Loaded,
+    before: &Before,
+    now: impl Fn() -> Duration,
+) -> Result<Since, NoBpf> {
+    let written = Pass::read(loaded)?.written;
+    let rows = pass(loaded, Pass { kind: Kind::Later as u32, written, ..Pass::default() }, now)?;
+    let after = Pass::read(loaded)?;
+    let place = usize::try_from(after.place).unwrap_or(usize::MAX);
+    // The kernel came to its end before it came to those.
+    let mut gone = rows.gone.clone();
+    gone.extend(before.tids.get(place..).unwrap_or_default());
+    Ok(Since { threads: after.seen.into(), ..rows.since(before, gone) })
+}
+
+fn pass(loaded: &Loaded, pass: Pass, now: impl Fn() -> Duration) -> Result<Rows, NoBpf> {
     const ROOM: usize = 64 << 10;
+    pass.begin(loaded)?;
     let mut file = loaded.iterate("each_task")?;
     let mut rows = Rows::default();
     let (mut buffer, mut kept) = (vec![0; ROOM], 0);
@@ -91,16 +192,20 @@ pub fn read(loaded: &Loaded, now: impl Fn() -> Duration) -> Result<Seen, NoBpf> 
         buffer.copy_within(used..filled, 0);
         kept = filled - used;
     }
-    Ok(rows.finish())
+    Ok(rows)
 }
 
 /// Rows that are added up.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Rows {
+    /// Each with what it used without its other threads.
     processes: Vec<(Process, Used)>,
-    /// Threads whose process did not come yet.
-    waiting: Vec<Thread>,
-    threads: u64,
+    /// Those other threads.
+    others: Vec<Thread>,
+    /// All threads, in the order in which they came.
+    tids: Vec<u32>,
+    /// Threads that ended since the first pass.
+    gone: Vec<u32>,
 }
 
 /// What is added up over threads.
@@ -113,6 +218,7 @@ struct Used {
     major_faults: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
 struct Thread {
     tgid: u32,
     pid: u32,
@@ -152,46 +258,93 @@ impl Rows {
         loop {
             let used = bytes.len() - reader.rest().len();
             let rest = reader.rest();
+            if let Some([0, 0, 0, 0, gone @ ..]) = rest.first_chunk::<8>() {
+                self.gone.push(u32::from_le_bytes(*gone));
+                reader.bytes(8);
+                continue;
+            }
             let Some(thread) = thread(rest) else { return used };
             let is_process = thread.pid == thread.tgid;
             let length = if is_process { PROCESS_BYTES } else { THREAD_BYTES };
             let Some(row) = reader.bytes(length) else { return used };
-            self.threads += 1;
+            self.tids.push(thread.pid);
             if !is_process {
-                self.add(thread);
+                self.others.push(thread);
             } else if let Some(process) = process(row, &thread, at) {
                 self.processes.push((process, thread.used));
             }
         }
     }
 
-    fn add(&mut self, thread: Thread) {
-        // Mostly it is one of the process that came last.
-        let place = match self.processes.last() {
-            Some((last, _)) if last.pid == thread.tgid => Some(self.processes.len() - 1),
-            Some(_) | None => {
-                self.processes.binary_search_by_key(&thread.tgid, |(process, _)| process.pid).ok()
-            }
-        };
-        match place.and_then(|place| self.processes.get_mut(place)) {
-            Some((_, used)) => used.add(thread.used),
-            None => self.waiting.push(thread),
+    /// What a later pass is compared with.
+    fn before(&mut self) -> Before {
+        self.sort();
+        let own = self.processes.iter().map(|(process, used)| (process.pid, *used)).collect();
+        Before { tids: std::mem::take(&mut self.tids), own, threads: self.others.clone() }
+    }
+
+    fn sort(&mut self) {
+        // They come in this order, all but those that were told of beside a thread.
+        if !self.processes.is_sorted_by_key(|(process, _)| process.pid) {
+            order::by_key(&mut self.processes, |(process, _)| process.pid);
         }
+        order::by_key(&mut self.others, |thread| (thread.tgid, thread.pid));
     }
 
     fn finish(mut self) -> Seen {
-        order::by_key(&mut self.processes, |(process, _)| process.pid);
-        let waiting = std::mem::take(&mut self.waiting);
-        let all = waiting.len();
-        waiting.into_iter().for_each(|thread| self.add(thread));
-        debug_assert!(self.waiting.len() <= all);
-        let whole = |(process, used): (Process, Used)| {
-            let (user_ns, system_ns) = used.split();
-            let Used { minor_faults, major_faults, .. } = used;
-            Process { user_ns, system_ns, minor_faults, major_faults, ..process }
-        };
-        Seen { processes: self.processes.into_iter().map(whole).collect(), threads: self.threads }
+        self.sort();
+        let threads = u64::try_from(self.tids.len()).unwrap_or(u64::MAX);
+        let others = Threads(&self.others);
+        let whole = |(process, own)| whole(process, own, others.of(process.pid));
+        Seen { processes: self.processes.iter().copied().map(whole).collect(), threads }
     }
+
+    /// What differs from before, with the threads that ended.
+    fn since(mut self, before: &Before, mut gone: Vec<u32>) -> Since {
+        // Of several rows of one process the last counts.
+        self.processes.reverse();
+        self.sort();
+        self.processes.dedup_by_key(|(process, _)| process.pid);
+        order::ascending(&mut gone);
+        let is_gone = |tid: u32| gone.binary_search(&tid).is_ok();
+        let (earlier, later) = (Threads(&before.threads), Threads(&self.others));
+        let mut processes = Vec::with_capacity(self.processes.len());
+        for (process, own) in &self.processes {
+            let later = later.of(process.pid);
+            let is_told = |tid: u32| later.binary_search_by_key(&tid, |thread| thread.pid).is_ok();
+            let as_before = earlier.of(process.pid).iter();
+            let as_before = as_before.filter(|thread| !is_gone(thread.pid) && !is_told(thread.pid));
+            processes.push(whole(*process, *own, as_before.chain(later)));
+        }
+        let is_told = |pid: u32| {
+            self.processes.binary_search_by_key(&pid, |(process, _)| process.pid).is_ok()
+        };
+        let same = before.own.iter().map(|(pid, _)| *pid);
+        let same = same.filter(|pid| !is_told(*pid) && !is_gone(*pid)).collect();
+        Since { processes, same, threads: 0 }
+    }
+}
+
+/// Threads by process and number.
+struct Threads<'t>(&'t [Thread]);
+
+impl<'t> Threads<'t> {
+    /// Those of a process.
+    fn of(&self, tgid: u32) -> &'t [Thread] {
+        let start = self.0.partition_point(|thread| thread.tgid < tgid);
+        let rest = self.0.get(start..).unwrap_or_default();
+        let length = rest.partition_point(|thread| thread.tgid == tgid);
+        rest.get(..length).unwrap_or_default()
+    }
+}
+
+/// A process with all its threads.
+fn whole<'t>(process: Process, own: Used, others: impl IntoIterator<Item = &'t Thread>) -> Process {
+    let mut used = own;
+    others.into_iter().for_each(|thread| used.add(thread.used));
+    let (user_ns, system_ns) = used.split();
+    let Used { minor_faults, major_faults, .. } = used;
+    Process { user_ns, system_ns, minor_faults, major_faults, ..process }
 }
 
 /// `struct thread_row`.

@@ -8,6 +8,7 @@
 //! column tells what a process is, and not what it did, the first one finds them. Ranking
 //! by a column of such a file reads it for every process, at both ends of the window.
 
+mod at_rest;
 mod change;
 mod changes;
 mod children;
@@ -28,7 +29,7 @@ use crate::{
         Collect,
         ownership::{self, Placement, Users},
     },
-    order, rank,
+    order,
 };
 use changes::Changes;
 use columns::{is_beside_the_line, is_known_at_once};
@@ -78,11 +79,13 @@ pub(super) fn by_weight(
     let started = Instant::now();
     let first = scanner.pass(context)?;
     context.wait_until(started, watched_for, watched_for)?;
-    let last = scanner.pass(context)?;
-    let mut processes = Changes::between(&first, &last, None).processes;
+    let last = scanner.pass_since(&first, true, context)?;
+    let mut changes = Changes::between(&first, &last, None);
+    changes.wake();
+    let mut processes = changes.processes;
     order::by_key(&mut processes, |process| {
         let is_blocked = process.state == State::UninterruptibleSleep;
-        std::cmp::Reverse((is_blocked, process.user + process.system))
+        std::cmp::Reverse((is_blocked, process.user + process.system, process.resident_pages))
     });
     let candidate =
         |process: &change::Change| Candidate { pid: process.pid, start_ticks: process.start_ticks };
@@ -145,23 +148,23 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
         return one_instant(request, &mut scanner, &reason, context);
     }
     let mut first = scanner.pass(context)?;
+    open_files::count(request.sort, &mut first, &scanner, context)?;
     let mut details = Details::default();
     let budget = Duration::from_millis(context.budget.cpu_ms.into());
     if request.group_by == GroupBy::Process && context.cpu_spent() < budget / PASS_SHARE {
         let early = if is_known_at_once(request.sort) {
-            open_files::count(request.sort, &mut first, &scanner, context)?;
             None
         } else {
             context.wait_until(started, window / EARLY, window)?;
-            Some(scanner.pass_over_known(context)?)
+            Some(scanner.pass_since(&first, false, context)?)
         };
         details = likely_rows(request, &scanner, &first, early.as_ref(), context)?;
     }
     context.wait_until(started, window, window)?;
-    let mut last = scanner.pass(context)?;
+    let mut last = scanner.pass_since(&first, true, context)?;
     open_files::count(request.sort, &mut last, &scanner, context)?;
     let mut changes = Changes::between(&first, &last, scanner.column());
-    changes.hidden_by = last.hidden_by(context);
+    changes.hidden_by = first.hidden_by(context);
     groups::assign(request.group_by, &mut changes, context)?;
     let measured = Measured {
         window_ms: u64::try_from(last.began.saturating_sub(first.began).as_millis())
@@ -214,8 +217,7 @@ fn likely_rows(
     let likely: Vec<Key> = match early {
         Some(early) => {
             let changes = Changes::between(first, early, scanner.column());
-            let weight = |change: &change::Change| change.weight(request.sort);
-            let page = rank::page(changes.processes, weight, 0, many);
+            let page = changes.page(request.sort, 0, many);
             page.rows.iter().map(change::Change::key).collect()
         }
         None => first.largest(request.sort, many),

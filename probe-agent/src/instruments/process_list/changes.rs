@@ -1,11 +1,16 @@
 //! What every process did between two passes, and the machine.
 
 use super::{
+    at_rest::AtRest,
     change::{Change, change},
     children,
     scan::Scan,
 };
-use crate::{order, os::clock, proc::host_stat::HostStat};
+use crate::{
+    os::clock,
+    proc::host_stat::HostStat,
+    rank::{self, Page, Weighed},
+};
 use protocol::{
     instruments::process_list::{Column, HiddenBy},
     loss::Lost,
@@ -18,8 +23,11 @@ use std::time::Duration;
 /// Everything that changed between two passes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Changes {
-    /// The processes of the later pass, the largest first.
+    /// The processes of the later pass that did something, or of which more is to be known than that
+    /// they did not, by ascending pid.
     pub(super) processes: Vec<Change>,
+    /// The others.
+    pub(super) at_rest: AtRest,
     /// Processes of the earlier pass that are gone.
     pub(super) died: u32,
     /// Processor time of processes that ended, as far as a parent still there waited for them.
@@ -58,7 +66,8 @@ impl Changes {
     ///
     /// `column` is the one that both passes read a file of its own for.
     pub(super) fn between(first: &Scan, last: &Scan, column: Option<Column>) -> Self {
-        let mut earlier = first.samples.iter().peekable();
+        let changed = first.with_same(last).filter(|(_, is_same)| !is_same);
+        let mut earlier = changed.map(|(sample, _)| sample).peekable();
         let mut processes = Vec::with_capacity(last.samples.len());
         let mut died = Vec::new();
         for sample in &last.samples {
@@ -77,20 +86,44 @@ impl Changes {
             processes.push(change(sample, before, (first, last), column));
         }
         died.extend(earlier);
-        // Of processes that weigh the same, mostly nothing, the larger ones are of more interest.
-        order::by_key(&mut processes, |process| std::cmp::Reverse(process.resident_pages));
         let host = HostChange::between(first, last);
-        let ended_cpu =
-            children::settle(&mut processes, &last.samples, &died, host.most.known().copied());
+        let most = host.most.known().copied();
+        let ended_cpu = children::settle(&mut processes, (first, last), &died, most);
         Self {
             died: u32::try_from(died.len()).unwrap_or(u32::MAX),
             processes,
+            at_rest: AtRest::between(first, last),
             ended_cpu,
             host,
             host_threads: last.host_threads.clone(),
             hidden_by: Vec::new(),
             lost: last.lost,
         }
+    }
+}
+
+impl Changes {
+    /// Makes of those at rest what the others are: for who has to know of each what group it is in.
+    pub(super) fn wake(&mut self) {
+        let woken = self.at_rest.take();
+        self.processes.extend(woken);
+    }
+
+    /// Of all processes, each as it weighs in a ranking by `column`: of those that weigh the same, mostly
+    /// nothing, the larger ones are of more interest.
+    pub(super) fn page(&self, column: Column, offset: usize, limit: usize) -> Page<Change> {
+        let did = self.processes.iter();
+        let did = did.map(|change| (change.weight(column), change.resident_pages));
+        let rest = self.at_rest.rows().iter();
+        let rest = rest.map(|row| (self.at_rest.weight(row, column), row.resident_pages));
+        let weighed = did.chain(rest).map(|(weight, tie)| Weighed::new(&weight, tie)).collect();
+        let (places, truncation) = rank::places(weighed, offset, limit);
+        let awake = self.processes.len();
+        let change = |place: usize| match self.processes.get(place) {
+            Some(change) => Some(change.clone()),
+            None => Some(self.at_rest.change(self.at_rest.rows().get(place - awake)?)),
+        };
+        Page { rows: places.into_iter().filter_map(change).collect(), truncation }
     }
 }
 

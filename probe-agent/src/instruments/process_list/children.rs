@@ -4,7 +4,10 @@
 //! children's time (`wait_task_zombie` in `kernel/exit.c`). What the child had used when the window
 //! began was read then, and is taken out.
 
-use super::{change::Change, scan::Sample};
+use super::{
+    change::Change,
+    scan::{Sample, Scan},
+};
 use crate::os::clock;
 use protocol::observed::{Observed, Reason};
 use std::{
@@ -15,24 +18,24 @@ use std::{
 /// Takes out of the parents' children time what those children had used before the window. Returns
 /// the sum that is left: the time used in the window by processes that ended.
 ///
-/// `last` are the processes of the later pass, `died` those that are in the earlier one only.
+/// The passes are the first and the last; `died` are the processes that are in the first one only.
 /// `most` is what all processors did in the window: a process whose children seem to have done
 /// more had some that were not seen.
 pub(super) fn settle(
     processes: &mut [Change],
-    last: &[Sample],
+    passes: (&Scan, &Scan),
     died: &[&Sample],
     most: Option<Duration>,
 ) -> Observed<Duration> {
-    let family = Family::of(last, died);
-    let index: HashMap<u32, usize> =
-        processes.iter().enumerate().map(|(index, process)| (process.pid, index)).collect();
+    let family = Family::of(passes, died);
     let mut older: HashMap<u32, Duration> = HashMap::new();
     for sample in died {
         let ticks = sample.user_ticks.saturating_add(sample.system_ticks);
         let used = clock::ticks(ticks.saturating_add(sample.children_ticks));
         for heir in family.heirs(sample) {
-            let grown = index.get(&heir).and_then(|index| processes.get(*index));
+            // Those at rest waited for nobody.
+            let place = processes.binary_search_by_key(&heir, |process| process.pid).ok();
+            let grown = place.and_then(|place| processes.get(place));
             let grown = grown.and_then(|process| process.children.known());
             // One whose count grew by less did not wait for this child.
             if grown.is_some_and(|grown| *grown >= used) {
@@ -58,19 +61,28 @@ pub(super) fn settle(
 }
 
 /// Who is whose parent.
-struct Family {
-    living: HashMap<u32, u32>,
+struct Family<'s> {
+    first: &'s Scan,
+    last: &'s Scan,
     dead: HashMap<u32, u32>,
 }
 
-impl Family {
-    fn of(last: &[Sample], died: &[&Sample]) -> Self {
-        let living: HashMap<u32, u32> =
-            last.iter().map(|sample| (sample.pid, sample.parent_pid)).collect();
+impl<'s> Family<'s> {
+    fn of((first, last): (&'s Scan, &'s Scan), died: &[&Sample]) -> Self {
+        let mut family = Self { first, last, dead: HashMap::new() };
         let dead = died.iter().map(|sample| (sample.pid, sample.parent_pid));
         // A pid that was reused is the later process's.
-        let dead = dead.filter(|(pid, _)| !living.contains_key(pid)).collect();
-        Self { living, dead }
+        family.dead = dead.filter(|(pid, _)| family.living(*pid).is_none()).collect();
+        family
+    }
+
+    /// The parent of a process that lives.
+    fn living(&self, pid: u32) -> Option<u32> {
+        let as_before = || {
+            self.last.same.binary_search(&pid).ok()?;
+            self.first.find(pid)
+        };
+        self.last.find(pid).or_else(as_before).map(|sample| sample.parent_pid)
     }
 
     /// The processes that may have got the time of one that ended: its parent, where that lives.
@@ -80,14 +92,14 @@ impl Family {
         let mut heirs = HashSet::new();
         let mut passed = HashSet::new();
         let mut ancestor = sample.parent_pid;
-        if self.living.contains_key(&ancestor) {
+        if self.living(ancestor).is_some() {
             return HashSet::from([ancestor]);
         }
         // The way up ends at pid 0, or goes in a circle in what a pass saw of a changing machine.
         while passed.insert(ancestor) {
-            if let Some(parent) = self.living.get(&ancestor) {
+            if let Some(parent) = self.living(ancestor) {
                 heirs.insert(ancestor);
-                ancestor = *parent;
+                ancestor = parent;
             } else if let Some(parent) = self.dead.get(&ancestor) {
                 ancestor = *parent;
             } else {
@@ -100,10 +112,7 @@ impl Family {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{changes::Changes, scan::Scan},
-        *,
-    };
+    use super::{super::changes::Changes, *};
 
     fn sample(pid: u32, parent_pid: u32, used_ticks: u64, children_ticks: u64) -> Sample {
         let idle = Sample::idle(pid, u64::from(pid), Duration::ZERO);

@@ -35,6 +35,7 @@ pub(super) fn assign(
     if group_by == GroupBy::Process {
         return Ok(());
     }
+    changes.wake();
     let mut users = Users::read(context.root);
     for change in &mut changes.processes {
         context.check()?;

@@ -4,10 +4,11 @@ use super::scan::{Sample, Scan};
 use crate::{
     bpf::{
         Constants, Loaded, Loan, NoBpf, Object,
-        tasks::{self, Process},
+        tasks::{self, Before, Process},
     },
     call::Context,
     instruments::{capabilities::refusals, thread_accounts::tick_of},
+    order,
     proc::{
         Root,
         pid_stat::{PF_KTHREAD, Reaped},
@@ -52,9 +53,18 @@ enum State {
     /// Files cost less.
     NotWorthIt,
     /// It is asked.
-    Asked(Loan),
+    Asked(Box<Asked>),
     /// It cannot be.
     Refused(NoBpf),
+}
+
+#[derive(Debug)]
+struct Asked {
+    loan: Loan,
+    /// What a later pass is compared with.
+    before: Option<Before>,
+    /// Processes that were read from their files in the first pass.
+    others: Vec<u32>,
 }
 
 impl ByIterator {
@@ -65,13 +75,23 @@ impl ByIterator {
 
     /// Fills in a pass, and gives the processes that are to be read from their files: those that
     /// the iterator does not show or cannot tell enough of. `None` where all are to be read so.
-    pub(super) fn pass(&mut self, scan: &mut Scan, context: &Context<'_>) -> Option<Vec<u32>> {
+    /// A later pass has samples of processes only that are not as they were in the first.
+    pub(super) fn pass(
+        &mut self,
+        scan: &mut Scan,
+        is_later: bool,
+        context: &Context<'_>,
+    ) -> Option<Vec<u32>> {
         if matches!(self.state, State::Undecided) {
             self.state = decide(self.sort, scan, context.root);
         }
-        let State::Asked(loan) = &self.state else { return None };
-        match tasks::read(loan, || context.root.monotonic()) {
-            Ok(seen) => Some(take(&seen, scan, context)),
+        let State::Asked(asked) = &mut self.state else { return None };
+        let passed = match &asked.before {
+            Some(_) if is_later => asked.later(scan, context),
+            Some(_) | None => asked.whole(scan, context),
+        };
+        match passed {
+            Ok(others) => Some(others),
             Err(refused) => {
                 self.state = State::Refused(refused);
                 None
@@ -102,8 +122,37 @@ fn decide(sort: Column, scan: &Scan, root: &Root) -> State {
         return State::NotWorthIt;
     }
     match lend(sort, root) {
-        Ok(loan) => State::Asked(loan),
+        Ok(loan) => State::Asked(Box::new(Asked { loan, before: None, others: Vec::new() })),
         Err(refused) => State::Refused(refused),
+    }
+}
+
+impl Asked {
+    fn whole(&mut self, scan: &mut Scan, context: &Context<'_>) -> Result<Vec<u32>, NoBpf> {
+        let (seen, before) = tasks::read_first(&self.loan, || context.root.monotonic())?;
+        self.before = before;
+        self.others = take(&seen.processes, scan);
+        let is_shown = |pid: u32| seen.processes.binary_search_by_key(&pid, |one| one.pid).is_ok();
+        self.others.extend(not_shown(seen.threads, is_shown, scan, context));
+        Ok(self.others.clone())
+    }
+
+    fn later(&self, scan: &mut Scan, context: &Context<'_>) -> Result<Vec<u32>, NoBpf> {
+        let Some(before) = &self.before else { return Ok(Vec::new()) };
+        let since = tasks::read_since(&self.loan, before, || context.root.monotonic())?;
+        let mut others = take(&since.processes, scan);
+        let is_shown = |pid: u32| {
+            since.same.binary_search(&pid).is_ok()
+                || since.processes.binary_search_by_key(&pid, |one| one.pid).is_ok()
+        };
+        others.extend(not_shown(since.threads, is_shown, scan, context));
+        // What the iterator did not tell at first it does not tell now.
+        others.extend_from_slice(&self.others);
+        order::ascending(&mut others);
+        others.dedup();
+        scan.same = since.same;
+        scan.same.retain(|pid| others.binary_search(pid).is_err());
+        Ok(others)
     }
 }
 
@@ -116,12 +165,12 @@ fn lend(sort: Column, root: &Root) -> Result<Loan, NoBpf> {
 }
 
 /// Takes over what was seen. Gives the processes that are to be read from their files.
-fn take(seen: &tasks::Seen, scan: &mut Scan, context: &Context<'_>) -> Vec<u32> {
+fn take(processes: &[Process], scan: &mut Scan) -> Vec<u32> {
     scan.engine = Engine::Ebpf;
     let mut others = Vec::new();
-    scan.samples.reserve_exact(seen.processes.len() + 1);
-    scan.names.reserve_exact(seen.processes.len() * 12);
-    for process in &seen.processes {
+    scan.samples.reserve_exact(processes.len() + 1);
+    scan.names.reserve_exact(processes.len() * 12);
+    for process in processes {
         // The state and the memory of one whose first thread ended are those of another thread.
         if process.state == b'Z' && process.threads > 1 {
             others.push(process.pid);
@@ -134,19 +183,22 @@ fn take(seen: &tasks::Seen, scan: &mut Scan, context: &Context<'_>) -> Vec<u32> 
         let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         scan.samples.push(sample(process, place(start)..place(scan.names.len())));
     }
-    others.extend(not_shown(seen, scan, context));
     others
 }
 
 /// Processes that the iterator does not show, as some kernels do not show pid 1.
-fn not_shown(seen: &tasks::Seen, scan: &Scan, context: &Context<'_>) -> Vec<u32> {
-    let is_shown = |pid: &u32| seen.processes.binary_search_by_key(pid, |one| one.pid).is_ok();
-    let mut missing: Vec<u32> = Some(1).into_iter().filter(|pid| !is_shown(pid)).collect();
+fn not_shown(
+    threads: u64,
+    is_shown: impl Fn(u32) -> bool,
+    scan: &Scan,
+    context: &Context<'_>,
+) -> Vec<u32> {
+    let mut missing: Vec<u32> = Some(1).into_iter().filter(|pid| !is_shown(*pid)).collect();
     let all = scan.host_threads.known().copied().unwrap_or(0);
-    if all > seen.threads + COME_AND_GONE + all / 100 {
+    if all > threads + COME_AND_GONE + all / 100 {
         let mut listed = Vec::new();
         if context.root.list_ids(".", &mut listed).is_ok() {
-            missing = listed.into_iter().filter(|pid| !is_shown(pid)).collect();
+            missing = listed.into_iter().filter(|pid| !is_shown(*pid)).collect();
         }
     }
     missing
@@ -214,10 +266,13 @@ mod tests {
         let context = fake.over(&root);
         let mut child = started();
         let before = Scanner::new(Column::Cpu).pass(&context).unwrap();
-        let mut by_iterator = ByIterator { sort: Column::OpenFiles, state: State::Asked(loan) };
+        let mut by_iterator = ByIterator {
+            sort: Column::OpenFiles,
+            state: State::Asked(Box::new(Asked { loan, before: None, others: Vec::new() })),
+        };
         let mut scan = Scan::of(Vec::new(), Duration::ZERO, Duration::ZERO);
         scan.host_threads = before.host_threads.clone();
-        let others = by_iterator.pass(&mut scan, &context).unwrap();
+        let others = by_iterator.pass(&mut scan, false, &context).unwrap();
         let after = Scanner::new(Column::Cpu).pass(&context).unwrap();
         let (mut compared, mut is_child_counted) = (0, false);
         for sample in &scan.samples {

@@ -1,24 +1,22 @@
 //! Lines of processes that are read again: their files stay open within a call.
 //!
 //! The kernel makes a line anew for each read from its start, for a third of what opening it costs too;
-//! and one that says the same as before, as that of a process that sleeps, is not parsed again. A file
+//! and one that says what it said first, as that of a process that sleeps, is not parsed again. A file
 //! that stays open is of one process: once that has ended, nobody else's line is read from it.
 
-use super::scan::Sample;
 use crate::{
     call::Context,
     proc::{KeptFile, Root, loadavg},
 };
 use rustix::io::Errno;
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    ops::Range,
-};
 
 /// Files that stay open, and what they said.
 #[derive(Debug, Default)]
 pub(super) struct KeptLines {
-    by_pid: HashMap<u32, Kept>,
+    /// By ascending pid.
+    lines: Vec<(u32, Kept)>,
+    /// Behind the one that was read last: they are read in their order.
+    next: usize,
     /// The number that the kernel gave last when all were listed.
     last_pid: Option<u32>,
 }
@@ -26,21 +24,18 @@ pub(super) struct KeptLines {
 #[derive(Debug)]
 struct Kept {
     file: KeptFile,
+    /// What it said first.
     line: Box<[u8]>,
-    /// What the line says, and where the name stands in it.
-    known: Option<(Sample, Range<usize>)>,
+    /// Whether that is all there is to know of the process.
+    is_known: bool,
 }
 
 /// What a read of a line brought.
-#[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one at a time; a box would be an allocation for each process"
-)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// It says what it said, so this is known of it, as of then.
-    Same(Sample),
-    /// So many bytes, that say something else than before, or nothing was known.
+    /// So many bytes, that say what they said first; and what that is, is known.
+    Same(usize),
+    /// So many bytes, that say something else, or nothing was known.
     New(usize),
     /// The process whose file was open has ended.
     Ended,
@@ -49,52 +44,61 @@ pub(super) enum Line {
 }
 
 impl KeptLines {
-    /// Reads the line of a process whose file is open, or can stay so. The name of one that is known
-    /// goes to the end of `names`.
+    /// Reads the line of a process whose file is open, or can stay so.
     pub(super) fn read(
         &mut self,
         (pid, path): (u32, &str),
         buffer: &mut [u8],
-        names: &mut Vec<u8>,
         root: &Root,
     ) -> Line {
         // Other folders' files may be replaced while they are open.
         if root.live_top().is_none() {
             return Line::NotKept;
         }
-        let kept = match self.by_pid.entry(pid) {
-            Entry::Occupied(kept) => kept.into_mut(),
-            Entry::Vacant(place) => {
+        let place = match self.find(pid) {
+            Ok(place) => place,
+            Err(place) => {
                 let Ok(file) = root.keep_proc(path) else { return Line::NotKept };
-                place.insert(Kept { file, line: Box::default(), known: None })
+                self.lines
+                    .insert(place, (pid, Kept { file, line: Box::default(), is_known: false }));
+                place
             }
         };
+        self.next = place + 1;
+        let Some((_, kept)) = self.lines.get_mut(place) else { return Line::NotKept };
         let Ok(line) = kept.file.read(buffer) else {
-            self.by_pid.remove(&pid);
+            self.lines.remove(place);
+            self.next = place;
             return Line::Ended;
         };
-        if let Some((sample, place)) = &kept.known
-            && *line == *kept.line
-        {
-            let mut sample = sample.clone();
-            let end = |names: &Vec<u8>| u32::try_from(names.len()).unwrap_or(u32::MAX);
-            let start = end(names);
-            names.extend_from_slice(line.get(place.clone()).unwrap_or_default());
-            sample.name = start..end(names);
-            return Line::Same(sample);
+        if !kept.is_known {
+            kept.line = line.into();
+        } else if *line == *kept.line {
+            return Line::Same(line.len());
         }
-        (kept.line, kept.known) = (line.into(), None);
         Line::New(line.len())
     }
 
-    /// What a line that was read says.
-    pub(super) fn remember(&mut self, sample: &Sample) {
-        let Some(kept) = self.by_pid.get_mut(&sample.pid) else { return };
-        let open = kept.line.iter().position(|byte| *byte == b'(');
-        let close = kept.line.iter().rposition(|byte| *byte == b')');
-        if let (Some(open), Some(close)) = (open, close) {
-            kept.known = Some((sample.clone(), open + 1..close));
+    /// That the line which a process's file said first is known, and tells all of it.
+    pub(super) fn remember(&mut self, pid: u32) {
+        if let Ok(place) = self.find(pid)
+            && let Some((_, kept)) = self.lines.get_mut(place)
+        {
+            kept.is_known = true;
         }
+    }
+
+    /// Where a process is, or would be.
+    fn find(&self, pid: u32) -> Result<usize, usize> {
+        for place in [self.next, self.next.saturating_sub(1)] {
+            if self.lines.get(place).is_some_and(|(other, _)| *other == pid) {
+                return Ok(place);
+            }
+        }
+        if self.lines.last().is_none_or(|(last, _)| *last < pid) {
+            return Err(self.lines.len());
+        }
+        self.lines.binary_search_by_key(&pid, |(other, _)| *other)
     }
 
     /// Processes that are there now, without listing all again where no number was given away since;
@@ -108,14 +112,12 @@ impl KeptLines {
         if are_new_ones_needed && last_pid(context.root) != Ok(last) {
             return None;
         }
-        let mut pids: Vec<u32> = self.by_pid.keys().copied().collect();
-        crate::order::ascending(&mut pids);
-        Some(pids)
+        Some(self.lines.iter().map(|(pid, _)| *pid).collect())
     }
 
     /// How many files stay open.
     pub(super) fn files(&self) -> u64 {
-        u64::try_from(self.by_pid.len()).unwrap_or(u64::MAX)
+        u64::try_from(self.lines.len()).unwrap_or(u64::MAX)
     }
 
     /// To be called before all are listed: whoever is born afterwards has a later number.
@@ -126,7 +128,7 @@ impl KeptLines {
     /// To be called after all listed ones were read: where a file could not stay open, the list is
     /// needed each time.
     pub(super) fn after_listing(&mut self, listed: usize) {
-        if self.by_pid.len() < listed {
+        if self.lines.len() < listed {
             self.last_pid = None;
         }
     }
@@ -142,7 +144,10 @@ fn last_pid(root: &Root) -> Result<u32, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instruments::{fake::FakeMachine, process_list::scan::Scanner};
+    use crate::instruments::{
+        fake::FakeMachine,
+        process_list::scan::{Scan, Scanner},
+    };
     use protocol::instruments::process_list::Column;
 
     #[test]
@@ -150,28 +155,20 @@ mod tests {
         let root = Root::live().unwrap();
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let (pid, mut kept) = (child.id(), KeptLines::default());
-        let (path, mut buffer, mut names) = (format!("{pid}/stat"), vec![0; 2048], Vec::new());
-        let mut read =
-            |kept: &mut KeptLines| kept.read((pid, &path), &mut buffer, &mut names, &root);
+        let (path, mut buffer) = (format!("{pid}/stat"), vec![0; 2048]);
+        let mut read = |kept: &mut KeptLines| kept.read((pid, &path), &mut buffer, &root);
         assert!(matches!(read(&mut kept), Line::New(_)));
         // Nothing is known of it yet.
         assert!(matches!(read(&mut kept), Line::New(_)));
-        kept.remember(&Sample::idle(pid, 1, std::time::Duration::ZERO));
-        // It may still have been starting.
-        let same = (0..100).any(|_| match read(&mut kept) {
-            Line::Same(sample) => sample.pid == pid,
-            Line::New(_) | Line::Ended | Line::NotKept => {
-                kept.remember(&Sample::idle(pid, 1, std::time::Duration::ZERO));
-                std::thread::sleep(std::time::Duration::from_millis(20));
-                false
-            }
-        });
-        assert!(same);
+        // It may still be starting.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(matches!(read(&mut kept), Line::New(_)));
+        kept.remember(pid);
+        assert!(matches!(read(&mut kept), Line::Same(_)));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(matches!(read(&mut kept), Line::Ended));
-        assert!(matches!(read(&mut kept), Line::NotKept));
-        assert_eq!(names, b"sleep");
+        assert_eq!(read(&mut kept), Line::Ended);
+        assert_eq!(read(&mut kept), Line::NotKept);
     }
 
     #[test]
@@ -186,18 +183,21 @@ mod tests {
         let mut new = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         old.kill().unwrap();
         old.wait().unwrap();
-        let known = scanner.pass_over_known(&context).unwrap();
-        let last = scanner.pass(&context).unwrap();
+        let known = scanner.pass_since(&first, false, &context).unwrap();
+        let last = scanner.pass_since(&first, true, &context).unwrap();
+        let whole = scanner.pass(&context).unwrap();
         new.kill().unwrap();
         new.wait().unwrap();
-        let has = |scan: &super::super::scan::Scan, pid: u32| {
-            scan.samples.iter().any(|sample| sample.pid == pid)
+        let has = |scan: &Scan, pid: u32| {
+            scan.same.contains(&pid) || scan.samples.iter().any(|sample| sample.pid == pid)
         };
-        assert!(has(&first, old.id()) && !has(&known, old.id()) && !has(&last, old.id()));
-        assert!(!has(&first, new.id()) && has(&last, new.id()));
+        assert!(has(&first, old.id()) && !has(&first, new.id()));
+        assert!(!has(&known, old.id()));
+        assert!(!has(&last, old.id()) && has(&last, new.id()));
+        assert!(!has(&whole, old.id()) && has(&whole, new.id()) && whole.same.is_empty());
         // The names are those of the files.
-        let own = last.samples.iter().find(|sample| sample.pid == std::process::id()).unwrap();
+        let own = whole.samples.iter().find(|sample| sample.pid == std::process::id()).unwrap();
         let name = std::fs::read_to_string("/proc/self/comm").unwrap();
-        assert_eq!(last.name(own).as_str(), name.trim_end());
+        assert_eq!(whole.name(own).as_str(), name.trim_end());
     }
 }

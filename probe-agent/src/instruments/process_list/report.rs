@@ -66,10 +66,15 @@ pub(super) fn answer(
             let weight = || change.weight(request.sort);
             can_rank(request.sort, context.root).map_or_else(Observed::Unknown, |()| weight())
         };
+        // What is at rest has a weight in every column that it can rank by.
         answer.report.unranked = unranked(&measured.changes.processes, weight);
-        let page = rank::page(measured.changes.processes, weight, offset, limit);
+        let page = match can_rank(request.sort, context.root) {
+            Ok(()) => measured.changes.page(request.sort, offset, limit),
+            Err(_) => rank::page(measured.changes.processes, weight, offset, limit),
+        };
         answer.fill_processes(page, request, details, budget, context)?;
     } else {
+        measured.changes.wake();
         if request.group_by == GroupBy::Name {
             groups::assign(GroupBy::Name, &mut measured.changes, context)?;
         }
@@ -118,6 +123,7 @@ fn empty_report(
     let sum = |part: fn(&Change) -> Duration| changes.processes.iter().map(part).sum::<Duration>();
     let count =
         |of: fn(&Change) -> u32| changes.processes.iter().map(of).fold(0, u32::saturating_add);
+    let at_rest = changes.at_rest.rows();
     let cpu = sum(|change| change.user + change.system);
     let attributed = changes.ended_cpu.clone().map(|ended| cpu + ended);
     let host = &changes.host;
@@ -129,8 +135,11 @@ fn empty_report(
             forks_per_s: host.forks_per_s.clone(),
         },
         census: Census {
-            processes: count(|_| 1),
-            threads: count(|change| change.threads),
+            processes: count(|_| 1).saturating_add(count_of(at_rest.len())),
+            threads: at_rest
+                .iter()
+                .map(|row| row.threads)
+                .fold(count(|change| change.threads), u32::saturating_add),
             born: two_instants.clone().map(|()| count(|change| change.born.into())).into(),
             died: two_instants.clone().map(|()| changes.died).into(),
             cpu_ms: two_instants.clone().map(|()| millis(cpu)).into(),
@@ -151,6 +160,10 @@ fn empty_report(
         detail_window_ms: detail_window.map(millis),
         refused: measured.refused.clone(),
     }
+}
+
+fn count_of(rows: usize) -> u32 {
+    u32::try_from(rows).unwrap_or(u32::MAX)
 }
 
 fn millis(time: Duration) -> u64 {

@@ -81,6 +81,9 @@ impl Sample {
 pub(super) struct Scan {
     /// By ascending pid.
     pub(super) samples: Vec<Sample>,
+    /// In a later pass, processes that have no sample because all is as it was in the first: the same,
+    /// or nothing but their memory is another. By ascending pid.
+    pub(super) same: Vec<u32>,
     /// The names of all, one after another, raw.
     pub(super) names: Vec<u8>,
     /// Threads of the whole machine.
@@ -120,6 +123,31 @@ impl Scan {
         largest.into_iter().take(many).map(|(_, _, key)| key).collect()
     }
 
+    fn sort(&mut self) {
+        // They mostly come so.
+        if !self.samples.is_sorted_by_key(|sample| sample.pid) {
+            order::by_key(&mut self.samples, |sample| sample.pid);
+        }
+    }
+
+    /// All processes of this pass, each with whether it is as it was in a later one.
+    pub(super) fn with_same<'s>(
+        &'s self,
+        later: &'s Self,
+    ) -> impl Iterator<Item = (&'s Sample, bool)> {
+        let mut same = later.same.iter().peekable();
+        self.samples.iter().map(move |sample| {
+            while same.next_if(|pid| **pid < sample.pid).is_some() {}
+            (sample, same.next_if(|pid| **pid == sample.pid).is_some())
+        })
+    }
+
+    /// The process of a number.
+    pub(super) fn find(&self, pid: u32) -> Option<&Sample> {
+        let place = self.samples.binary_search_by_key(&pid, |sample| sample.pid).ok()?;
+        self.samples.get(place)
+    }
+
     pub(super) fn name(&self, sample: &Sample) -> HostText {
         let range = sample.name.start as usize..sample.name.end as usize;
         HostText::new(self.names.get(range).unwrap_or_default())
@@ -138,6 +166,8 @@ pub(super) struct Scanner {
     kept: KeptLines,
     /// Whether the processes of this pass were listed for it.
     is_listed: bool,
+    /// Whether processes that are as they were need no sample in a later pass.
+    may_rest: bool,
 }
 
 /// Room for one line of `/proc/PID/stat`: 52 numbers and a name.
@@ -150,8 +180,11 @@ const TOGETHER: usize = 64;
 impl Scanner {
     /// A scanner that reads what ranking by `sort` needs.
     pub(super) fn new(sort: Column) -> Self {
+        let has_own_file = counters::needs_own_file(sort);
         Self {
-            column: counters::needs_own_file(sort).then_some(sort),
+            column: has_own_file.then_some(sort),
+            // Who did nothing opened nothing either, but may have lost memory to others.
+            may_rest: !has_own_file && sort != Column::Rss,
             pids: Vec::new(),
             path: String::with_capacity(32),
             buffer: vec![0; LINE_BYTES],
@@ -182,21 +215,33 @@ impl Scanner {
     ///
     /// When `/proc` cannot be listed, or the call reached a limit.
     pub(super) fn pass(&mut self, context: &Context<'_>) -> Result<Scan, AgentError> {
-        self.pass_over(true, context)
+        self.pass_over(None, true, context)
     }
 
-    /// Reads the processes of the pass before once more. Those born since may be among them or not.
+    /// Reads every process once more, where processes that are as they were in the first pass need no
+    /// sample. With `with_new` false, those born since may be among them or not.
     ///
     /// # Errors
     ///
     /// As for [`Scanner::pass`].
-    pub(super) fn pass_over_known(&mut self, context: &Context<'_>) -> Result<Scan, AgentError> {
-        self.pass_over(false, context)
+    pub(super) fn pass_since(
+        &mut self,
+        first: &Scan,
+        with_new: bool,
+        context: &Context<'_>,
+    ) -> Result<Scan, AgentError> {
+        self.pass_over(Some(first).filter(|_| self.may_rest), with_new, context)
     }
 
-    fn pass_over(&mut self, with_new: bool, context: &Context<'_>) -> Result<Scan, AgentError> {
+    fn pass_over(
+        &mut self,
+        first: Option<&Scan>,
+        with_new: bool,
+        context: &Context<'_>,
+    ) -> Result<Scan, AgentError> {
         let mut scan = Scan {
             samples: Vec::new(),
+            same: Vec::new(),
             names: Vec::new(),
             host_threads: hidden::host_threads(context),
             host: host_stat::read(context.root).into(),
@@ -206,29 +251,32 @@ impl Scanner {
             began_since_boot: context.root.since_boot(),
         };
         if self.column.is_none()
-            && let Some(others) = self.iterator.pass(&mut scan, context)
+            && let Some(others) = self.iterator.pass(&mut scan, first.is_some(), context)
         {
             for pid in others {
-                self.read_process(pid, context, &mut scan)?;
+                self.read_process(pid, false, context, &mut scan)?;
             }
-            order::by_key(&mut scan.samples, |sample| sample.pid);
+            scan.sort();
             context.check()?;
             return Ok(scan);
         }
+        let is_later = first.is_some();
         let known = self.kept.pids(with_new, context);
         self.is_listed = known.is_none();
         match known {
             Some(known) => self.pids = known,
             None => self.list(context)?,
         }
-        scan.samples.reserve_exact(self.pids.len());
-        scan.names.reserve_exact(self.pids.len() * 12);
+        if first.is_none() {
+            scan.samples.reserve_exact(self.pids.len());
+            scan.names.reserve_exact(self.pids.len() * 12);
+        }
         let pids = std::mem::take(&mut self.pids);
         for some in pids.chunks(TOGETHER) {
             context.check()?;
             let first = scan.samples.len();
             for pid in some {
-                self.read_process(*pid, context, &mut scan)?;
+                self.read_process(*pid, is_later, context, &mut scan)?;
             }
             if matches!(self.column, Some(Column::Read | Column::Write)) {
                 read_io(scan.samples.get_mut(first..).unwrap_or_default(), context);
@@ -238,7 +286,7 @@ impl Scanner {
             self.kept.after_listing(pids.len());
         }
         self.pids = pids;
-        order::by_key(&mut scan.samples, |sample| sample.pid);
+        scan.sort();
         Ok(scan)
     }
 
@@ -256,11 +304,13 @@ impl Scanner {
         Ok(())
     }
 
-    /// Reads one process. Only that no file can be opened at all ends the pass: counted as
-    /// processes that ended, the rest of the machine would look idle.
+    /// Reads one process; in a later pass it has no sample where all is as it was in the first. Only
+    /// that no file can be opened at all ends the pass: counted as processes that ended, the rest of
+    /// the machine would look idle.
     fn read_process(
         &mut self,
         pid: u32,
+        is_later: bool,
         context: &Context<'_>,
         scan: &mut Scan,
     ) -> Result<(), AgentError> {
@@ -268,14 +318,14 @@ impl Scanner {
         // Writing to a String cannot fail.
         let _ = write!(self.path, "{pid}/stat");
         let place = (pid, self.path.as_str());
-        let length = match self.kept.read(place, &mut self.buffer, &mut scan.names, context.root) {
-            Line::Same(sample) => {
-                scan.samples.push(Sample { at: context.root.monotonic(), ..sample });
+        let length = match self.kept.read(place, &mut self.buffer, context.root) {
+            Line::Same(_) if is_later => {
+                scan.same.push(pid);
                 return Ok(());
             }
             // Of those that are not listed anew, it is known that no other has its number.
             Line::Ended if !self.is_listed => return Ok(()),
-            Line::New(length) => Some(length),
+            Line::Same(length) | Line::New(length) => Some(length),
             Line::Ended | Line::NotKept => None,
         };
         let read = match length {
@@ -309,7 +359,8 @@ impl Scanner {
         match (ProcessFiles { pid, context }).of_a_living_thread(&stat) {
             Some(alive) => sample.go_by(&alive),
             // With a column of its own more of the line is needed than is kept.
-            None if self.column.is_none() => self.kept.remember(&sample),
+            // What was born since is not in the first pass.
+            None if self.column.is_none() && !is_later => self.kept.remember(pid),
             None => {}
         }
         if let Some(column) = self.column {
@@ -384,6 +435,7 @@ impl Scan {
     pub(super) fn of(samples: Vec<Sample>, began: Duration, began_since_boot: Duration) -> Self {
         Self {
             samples,
+            same: Vec::new(),
             names: Vec::new(),
             host_threads: Observed::Unknown(protocol::observed::Reason::EmptyWindow),
             host: Observed::Unknown(protocol::observed::Reason::EmptyWindow),

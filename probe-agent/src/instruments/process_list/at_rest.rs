@@ -1,0 +1,129 @@
+//! Processes that did nothing between two passes: most, on a large host. What they are is known from the
+//! first pass, and takes no more room than that until one is shown.
+
+use super::{
+    change::Change,
+    open_files,
+    scan::{Sample, Scan},
+};
+use crate::os::clock;
+use protocol::{
+    host_text::HostText,
+    instruments::process_list::{Column, State},
+    observed::{Observed, Reason},
+};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A process that did nothing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Resting {
+    pid: u32,
+    start_ticks: u64,
+    state: u8,
+    is_kernel_thread: bool,
+    pub(super) threads: u32,
+    pub(super) resident_pages: u64,
+    /// Where its name stands among all.
+    name: (u32, u32),
+    /// Open files, where those rank.
+    open_files: Option<Box<Observed<u64>>>,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct AtRest {
+    rows: Vec<Resting>,
+    #[serde(with = "serde_bytes")]
+    names: Vec<u8>,
+    window: Duration,
+    /// When the later pass began, as time since boot.
+    ended_since_boot: Duration,
+}
+
+impl AtRest {
+    /// Those that the later pass found as they were in the first.
+    pub(super) fn between(first: &Scan, last: &Scan) -> Self {
+        let row = |sample: &Sample| Resting {
+            pid: sample.pid,
+            start_ticks: sample.start_ticks,
+            state: sample.state,
+            is_kernel_thread: sample.is_kernel_thread,
+            threads: sample.threads,
+            resident_pages: sample.resident_pages,
+            name: (sample.name.start, sample.name.end),
+            open_files: sample.open_files.clone().map(Box::new),
+        };
+        let mut rows = Vec::with_capacity(last.same.len());
+        let same = first.with_same(last).filter(|(_, is_same)| *is_same);
+        rows.extend(same.map(|(sample, _)| row(sample)));
+        Self {
+            names: if rows.is_empty() { Vec::new() } else { first.names.clone() },
+            rows,
+            window: last.began.saturating_sub(first.began),
+            ended_since_boot: last.began_since_boot,
+        }
+    }
+
+    pub(super) fn rows(&self) -> &[Resting] {
+        &self.rows
+    }
+
+    /// What it counts for in a ranking by `column`, as [`Change::weight`].
+    pub(super) fn weight(&self, row: &Resting, column: Column) -> Observed<f64> {
+        Observed::Known(match column {
+            Column::Rss => row.resident_pages as f64,
+            Column::Threads => f64::from(row.threads),
+            Column::Youngest => 1.0 / self.age(row).as_secs_f64().max(0.001),
+            Column::OpenFiles => {
+                let open = row.open_files.as_deref().cloned();
+                return open_files::weight(open.unwrap_or(Observed::Unknown(Reason::NotStored)));
+            }
+            Column::RunDelay | Column::Read | Column::Write | Column::Switches => {
+                return Observed::Unknown(Reason::NotStored);
+            }
+            Column::Cpu
+            | Column::User
+            | Column::System
+            | Column::ChildrenCpu
+            | Column::MinorFaults
+            | Column::MajorFaults => 0.0,
+        })
+    }
+
+    fn age(&self, row: &Resting) -> Duration {
+        self.ended_since_boot.saturating_sub(clock::ticks(row.start_ticks))
+    }
+
+    /// The same as what any other process did.
+    pub(super) fn change(&self, row: &Resting) -> Change {
+        let name = row.name.0 as usize..row.name.1 as usize;
+        Change {
+            pid: row.pid,
+            via: row.pid,
+            start_ticks: row.start_ticks,
+            name: HostText::new(self.names.get(name).unwrap_or_default()),
+            state: State::from_letter(row.state),
+            is_kernel_thread: row.is_kernel_thread,
+            born: false,
+            window: self.window,
+            age: self.age(row),
+            user: Duration::ZERO,
+            system: Duration::ZERO,
+            children: Observed::Known(Duration::ZERO),
+            minor_faults: 0,
+            major_faults: 0,
+            threads: row.threads,
+            resident_pages: row.resident_pages,
+            open_files: row.open_files.as_deref().cloned(),
+            ranked: None,
+            group: Observed::Unknown(Reason::NotStored),
+        }
+    }
+
+    /// All of them so, and none is left.
+    pub(super) fn take(&mut self) -> Vec<Change> {
+        let all = std::mem::take(self);
+        all.rows.iter().map(|row| all.change(row)).collect()
+    }
+}
