@@ -107,12 +107,10 @@ INLINE s64 resident_pages(struct mm_struct *mm)
 
 /* What a pass is for. The order is that of `Kind` in probe-agent/src/bpf/tasks.rs. */
 enum {
-	/* All is told. */
-	PASS_WHOLE = 0,
 	/* All is told, and what a later pass is to be compared with is written down. */
-	PASS_FIRST = 1,
+	PASS_FIRST = 0,
 	/* What is as it was in the first pass is not told. */
-	PASS_LATER = 2,
+	PASS_LATER = 1,
 };
 
 struct pass {
@@ -143,7 +141,11 @@ struct {
 } earlier SEC(".maps");
 
 /* Tasks that ended since the first pass, for each that did not: beyond so many the next one goes on. */
-#define MOST_GONE_AT_ONCE 32
+#define MOST_GONE_AT_ONCE 16
+
+/* In the place of a process, where no row follows: one that ended, or a thread that did something. */
+#define IS_GONE 0
+#define HAS_WORKED 0x80000000
 
 INLINE u64 mixed(u64 mark, u64 with)
 {
@@ -211,7 +213,7 @@ INLINE bool is_as_before(struct seq_file *seq, u32 pid, u64 mark)
 			is_same = here->mark == mark;
 			break;
 		}
-		u32 gone[2] = {0, here->pid};
+		u32 gone[2] = {IS_GONE, here->pid};
 		bpf_seq_write(seq, gone, sizeof(gone));
 	}
 	pass.place = place;
@@ -272,11 +274,13 @@ int each_task(struct bpf_iter__task *context)
 		write_process(seq, task);
 		return 0;
 	}
+	if (pass.kind == PASS_LATER) {
+		u32 worked[2] = {HAS_WORKED | (u32)task->tgid, pid};
+		bpf_seq_write(seq, worked, sizeof(worked));
+		return 0;
+	}
 	struct thread_row row = {};
 	fill_thread(&row, task);
 	bpf_seq_write(seq, &row, sizeof(row));
-	/* What it did is told of its process, whose first thread may be as it was. */
-	if (pass.kind == PASS_LATER)
-		write_process(seq, task->group_leader);
 	return 0;
 }

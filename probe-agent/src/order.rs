@@ -8,6 +8,10 @@ use std::{cmp::Ordering, collections::BTreeMap};
 
 /// Sorts by a comparison. What is equal keeps its order.
 pub fn by<T>(items: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering) {
+    // Much comes in its order.
+    if items.is_sorted_by(|left, right| compare(left, right) != Ordering::Greater) {
+        return;
+    }
     let mut places: Vec<usize> = (0..items.len()).collect();
     sort(&mut places, &mut |left, right| match (items.get(left), items.get(right)) {
         (Some(left), Some(right)) => compare(left, right),

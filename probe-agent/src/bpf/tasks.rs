@@ -59,19 +59,18 @@ pub struct Seen {
 /// What a later pass is compared with.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
-    /// All threads, in the order in which the kernel goes through them.
-    tids: Vec<u32>,
-    /// What each process used without its other threads, by ascending number.
-    own: Vec<(u32, Used)>,
-    /// Those other threads, by process and number.
-    threads: Vec<Thread>,
+    /// All threads, in the order in which the kernel goes through them, each with whether it is a
+    /// process's first.
+    tids: Vec<(u32, bool)>,
 }
 
 /// What a later pass saw.
 #[derive(Clone, Debug, Default)]
 pub struct Since {
-    /// Processes that did something since, and new ones, by ascending number.
+    /// Processes of one thread that did something since, and new ones, by ascending number.
     pub processes: Vec<Process>,
+    /// Processes of several threads that did, by ascending number: which, and no more.
+    pub busy: Vec<u32>,
     /// Those that are as they were, but for their memory, by ascending number.
     pub same: Vec<u32>,
     /// Threads, those of the kernel too.
@@ -88,9 +87,8 @@ const NOT_COUNTED: u32 = u32::MAX;
 /// What a pass is for, as `enum` in `probe-agent/bpf/tasks.bpf.c` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Whole = 0,
-    First = 1,
-    Later = 2,
+    First = 0,
+    Later = 1,
 }
 
 /// The section with what a pass is for and where it is, and the map that it becomes.
@@ -122,30 +120,17 @@ impl Pass {
     }
 }
 
-/// Goes through all once. `now` tells the time.
+/// Goes through all, for a later pass to be compared with; `None` in its place where there are too many
+/// threads for that. `now` tells the time.
 ///
 /// # Errors
 ///
 /// Why the iterator could not run.
-pub fn read(loaded: &Loaded, now: impl Fn() -> Duration) -> Result<Seen, NoBpf> {
-    let rows = pass(loaded, Pass { kind: Kind::Whole as u32, ..Pass::default() }, now)?;
-    Ok(rows.finish())
-}
-
-/// The same, for a later pass to be compared with; `None` in its place where there are too many threads
-/// for that.
-///
-/// # Errors
-///
-/// As for [`read`].
-pub fn read_first(
-    loaded: &Loaded,
-    now: impl Fn() -> Duration,
-) -> Result<(Seen, Option<Before>), NoBpf> {
-    let mut rows = pass(loaded, Pass { kind: Kind::First as u32, ..Pass::default() }, now)?;
+pub fn read(loaded: &Loaded, now: impl Fn() -> Duration) -> Result<(Seen, Option<Before>), NoBpf> {
+    let rows = pass(loaded, Pass { kind: Kind::First as u32, ..Pass::default() }, now)?;
     let is_full = Pass::read(loaded)?.is_full;
-    let before = (!is_full).then(|| rows.before());
-    Ok((rows.finish(), before))
+    let before = Before { tids: rows.tids.clone() };
+    Ok((rows.finish(), (!is_full).then_some(before)))
 }
 
 /// What changed since a first pass of the same window.
@@ -163,9 +148,10 @@ pub fn read_since(
     let after = Pass::read(loaded)?;
     let place = usize::try_from(after.place).unwrap_or(usize::MAX);
     // The kernel came to its end before it came to those.
-    let mut gone = rows.gone.clone();
-    gone.extend(before.tids.get(place..).unwrap_or_default());
-    Ok(Since { threads: after.seen.into(), ..rows.since(before, gone) })
+    let rest = before.tids.get(place..).unwrap_or_default();
+    let mut since = rows.since(before, rest.iter().map(|(tid, _)| *tid));
+    since.threads = after.seen.into();
+    Ok(since)
 }
 
 fn pass(loaded: &Loaded, pass: Pass, now: impl Fn() -> Duration) -> Result<Rows, NoBpf> {
@@ -198,14 +184,18 @@ fn pass(loaded: &Loaded, pass: Pass, now: impl Fn() -> Duration) -> Result<Rows,
 /// Rows that are added up.
 #[derive(Debug, Default)]
 struct Rows {
-    /// Each with what it used without its other threads.
-    processes: Vec<(Process, Used)>,
+    /// Processes of one thread.
+    processes: Vec<Process>,
+    /// Those of several, each with what it used without its other threads.
+    with_others: Vec<(Process, Used)>,
     /// Those other threads.
     others: Vec<Thread>,
-    /// All threads, in the order in which they came.
-    tids: Vec<u32>,
+    /// All threads, in the order in which they came, each with whether it is a process's first.
+    tids: Vec<(u32, bool)>,
     /// Threads that ended since the first pass.
     gone: Vec<u32>,
+    /// Processes of which another thread did something since the first pass.
+    worked: Vec<u32>,
 }
 
 /// What is added up over threads.
@@ -258,8 +248,7 @@ impl Rows {
         loop {
             let used = bytes.len() - reader.rest().len();
             let rest = reader.rest();
-            if let Some([0, 0, 0, 0, gone @ ..]) = rest.first_chunk::<8>() {
-                self.gone.push(u32::from_le_bytes(*gone));
+            if self.take_short(rest) {
                 reader.bytes(8);
                 continue;
             }
@@ -267,81 +256,72 @@ impl Rows {
             let is_process = thread.pid == thread.tgid;
             let length = if is_process { PROCESS_BYTES } else { THREAD_BYTES };
             let Some(row) = reader.bytes(length) else { return used };
-            self.tids.push(thread.pid);
+            self.tids.push((thread.pid, is_process));
             if !is_process {
                 self.others.push(thread);
-            } else if let Some(process) = process(row, &thread, at) {
-                self.processes.push((process, thread.used));
+                continue;
+            }
+            match process(row, &thread, at) {
+                Some(process) if process.threads > 1 => {
+                    self.with_others.push((process, thread.used));
+                }
+                Some(process) => self.processes.push(whole(process, thread.used)),
+                None => {}
             }
         }
     }
 
-    /// What a later pass is compared with.
-    fn before(&mut self) -> Before {
-        self.sort();
-        let own = self.processes.iter().map(|(process, used)| (process.pid, *used)).collect();
-        Before { tids: std::mem::take(&mut self.tids), own, threads: self.others.clone() }
-    }
-
-    fn sort(&mut self) {
-        // They come in this order, all but those that were told of beside a thread.
-        if !self.processes.is_sorted_by_key(|(process, _)| process.pid) {
-            order::by_key(&mut self.processes, |(process, _)| process.pid);
+    /// Takes what has a number in the place of a row: see `IS_GONE` in `probe-agent/bpf/tasks.bpf.c`.
+    fn take_short(&mut self, bytes: &[u8]) -> bool {
+        const HAS_WORKED: u32 = 1 << 31;
+        let mut fields = Reader::new(bytes);
+        let (Some(what), Some(tid)) = (fields.u32(), fields.u32()) else { return false };
+        if what == 0 {
+            self.gone.push(tid);
+        } else if what & HAS_WORKED != 0 {
+            self.worked.push(what & !HAS_WORKED);
         }
-        order::by_key(&mut self.others, |thread| (thread.tgid, thread.pid));
+        what == 0 || what & HAS_WORKED != 0
     }
 
     fn finish(mut self) -> Seen {
-        self.sort();
         let threads = u64::try_from(self.tids.len()).unwrap_or(u64::MAX);
-        let others = Threads(&self.others);
-        let whole = |(process, own)| whole(process, own, others.of(process.pid));
-        Seen { processes: self.processes.iter().copied().map(whole).collect(), threads }
-    }
-
-    /// What differs from before, with the threads that ended.
-    fn since(mut self, before: &Before, mut gone: Vec<u32>) -> Since {
-        // Of several rows of one process the last counts.
-        self.processes.reverse();
-        self.sort();
-        self.processes.dedup_by_key(|(process, _)| process.pid);
-        order::ascending(&mut gone);
-        let is_gone = |tid: u32| gone.binary_search(&tid).is_ok();
-        let (earlier, later) = (Threads(&before.threads), Threads(&self.others));
-        let mut processes = Vec::with_capacity(self.processes.len());
-        for (process, own) in &self.processes {
-            let later = later.of(process.pid);
-            let is_told = |tid: u32| later.binary_search_by_key(&tid, |thread| thread.pid).is_ok();
-            let as_before = earlier.of(process.pid).iter();
-            let as_before = as_before.filter(|thread| !is_gone(thread.pid) && !is_told(thread.pid));
-            processes.push(whole(*process, *own, as_before.chain(later)));
+        order::by_key(&mut self.others, |thread| (thread.tgid, thread.pid));
+        for (process, mut used) in self.with_others {
+            let start = self.others.partition_point(|thread| thread.tgid < process.pid);
+            let rest = self.others.get(start..).unwrap_or_default().iter();
+            let own = rest.take_while(|thread| thread.tgid == process.pid);
+            own.for_each(|thread| used.add(thread.used));
+            self.processes.push(whole(process, used));
         }
-        let is_told = |pid: u32| {
-            self.processes.binary_search_by_key(&pid, |(process, _)| process.pid).is_ok()
+        order::by_key(&mut self.processes, |process| process.pid);
+        Seen { processes: self.processes, threads }
+    }
+
+    /// What differs from before; `rest` are threads of before that ended, beside those that were told.
+    fn since(mut self, before: &Before, rest: impl Iterator<Item = u32>) -> Since {
+        let mut gone = std::mem::take(&mut self.gone);
+        gone.extend(rest);
+        let mut busy = std::mem::take(&mut self.worked);
+        busy.extend(self.with_others.iter().map(|(process, _)| process.pid));
+        for list in [&mut gone, &mut busy] {
+            order::ascending(list);
+            list.dedup();
+        }
+        order::by_key(&mut self.processes, |process| process.pid);
+        let is_other = |pid: &u32| {
+            gone.binary_search(pid).is_ok()
+                || busy.binary_search(pid).is_ok()
+                || self.processes.binary_search_by_key(pid, |process| process.pid).is_ok()
         };
-        let same = before.own.iter().map(|(pid, _)| *pid);
-        let same = same.filter(|pid| !is_told(*pid) && !is_gone(*pid)).collect();
-        Since { processes, same, threads: 0 }
+        let first = before.tids.iter().filter(|(_, is_first)| *is_first).map(|(tid, _)| *tid);
+        let same = first.filter(|pid| !is_other(pid)).collect();
+        Since { processes: self.processes, busy, same, threads: 0 }
     }
 }
 
-/// Threads by process and number.
-struct Threads<'t>(&'t [Thread]);
-
-impl<'t> Threads<'t> {
-    /// Those of a process.
-    fn of(&self, tgid: u32) -> &'t [Thread] {
-        let start = self.0.partition_point(|thread| thread.tgid < tgid);
-        let rest = self.0.get(start..).unwrap_or_default();
-        let length = rest.partition_point(|thread| thread.tgid == tgid);
-        rest.get(..length).unwrap_or_default()
-    }
-}
-
-/// A process with all its threads.
-fn whole<'t>(process: Process, own: Used, others: impl IntoIterator<Item = &'t Thread>) -> Process {
-    let mut used = own;
-    others.into_iter().for_each(|thread| used.add(thread.used));
+/// A process with what all its threads used.
+fn whole(process: Process, used: Used) -> Process {
     let (user_ns, system_ns) = used.split();
     let Used { minor_faults, major_faults, .. } = used;
     Process { user_ns, system_ns, minor_faults, major_faults, ..process }

@@ -136,8 +136,8 @@ struct Measured {
 const EARLY: u32 = 5;
 
 /// The share of its processor time that one pass may take of a call's budget; above, the pass in
-/// between is left out, and with it the columns that need it.
-const PASS_SHARE: u32 = 8;
+/// between is left out, and who is likely to be shown is guessed from the first.
+const PASS_SHARE: u32 = 20;
 
 fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Details), AgentError> {
     let window = Duration::from_millis(request.window_ms.into());
@@ -151,8 +151,9 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
     open_files::count(request.sort, &mut first, &scanner, context)?;
     let mut details = Details::default();
     let budget = Duration::from_millis(context.budget.cpu_ms.into());
-    if request.group_by == GroupBy::Process && context.cpu_spent() < budget / PASS_SHARE {
-        let early = if is_known_at_once(request.sort) {
+    if request.group_by == GroupBy::Process {
+        let is_dear = context.cpu_spent() >= budget / PASS_SHARE;
+        let early = if is_dear || is_known_at_once(request.sort) {
             None
         } else {
             context.wait_until(started, window / EARLY, window)?;
@@ -220,7 +221,7 @@ fn likely_rows(
             let page = changes.page(request.sort, 0, many);
             page.rows.iter().map(change::Change::key).collect()
         }
-        None => first.largest(request.sort, many),
+        None => first.likely(request.sort, many),
     };
     Details::begin(&likely, context)
 }

@@ -127,3 +127,45 @@ impl AtRest {
         all.rows.iter().map(|row| all.change(row)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::observed::Reason;
+
+    #[test]
+    fn who_rests_weighs_what_the_same_process_would_and_is_no_other() {
+        let at = Duration::from_secs;
+        let idle = |pid| Sample { resident_pages: u64::from(pid), ..Sample::idle(pid, 100, at(1)) };
+        let mut first = Scan::of(vec![idle(5), idle(7), idle(9)], at(1), at(101));
+        first.names = b"quiet".to_vec();
+        first.samples[1].name = 0..5;
+        first.samples[1].open_files = Some(Observed::Unknown(Reason::Gone));
+        let mut last = Scan::of(vec![idle(9)], at(2), at(102));
+        last.same = vec![7];
+        let at_rest = AtRest::between(&first, &last);
+        let [row] = at_rest.rows() else { panic!("one rests") };
+        let change = at_rest.change(row);
+        assert_eq!((change.pid, change.name.as_str(), change.age), (7, "quiet", at(101)));
+        let columns = [
+            Column::Cpu,
+            Column::User,
+            Column::System,
+            Column::ChildrenCpu,
+            Column::Rss,
+            Column::Threads,
+            Column::OpenFiles,
+            Column::MinorFaults,
+            Column::MajorFaults,
+            Column::Youngest,
+            Column::Read,
+        ];
+        for column in columns {
+            assert_eq!(at_rest.weight(row, column), change.weight(column), "{column:?}");
+        }
+        let bytes = postcard::to_stdvec(&at_rest).unwrap();
+        let mut read: AtRest = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!(read.take().len(), 1);
+        assert!(read.rows().is_empty());
+    }
+}

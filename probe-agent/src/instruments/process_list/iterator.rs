@@ -129,7 +129,7 @@ fn decide(sort: Column, scan: &Scan, root: &Root) -> State {
 
 impl Asked {
     fn whole(&mut self, scan: &mut Scan, context: &Context<'_>) -> Result<Vec<u32>, NoBpf> {
-        let (seen, before) = tasks::read_first(&self.loan, || context.root.monotonic())?;
+        let (seen, before) = tasks::read(&self.loan, || context.root.monotonic())?;
         self.before = before;
         self.others = take(&seen.processes, scan);
         let is_shown = |pid: u32| seen.processes.binary_search_by_key(&pid, |one| one.pid).is_ok();
@@ -141,8 +141,11 @@ impl Asked {
         let Some(before) = &self.before else { return Ok(Vec::new()) };
         let since = tasks::read_since(&self.loan, before, || context.root.monotonic())?;
         let mut others = take(&since.processes, scan);
+        // Few are: their files tell of all threads together.
+        others.extend_from_slice(&since.busy);
         let is_shown = |pid: u32| {
             since.same.binary_search(&pid).is_ok()
+                || since.busy.binary_search(&pid).is_ok()
                 || since.processes.binary_search_by_key(&pid, |one| one.pid).is_ok()
         };
         others.extend(not_shown(since.threads, is_shown, scan, context));
@@ -308,5 +311,70 @@ mod tests {
         let seen = scan.samples.iter().map(|sample| sample.pid).chain(others);
         let seen: std::collections::BTreeSet<u32> = seen.collect();
         assert!(seen.contains(&1) && seen.contains(&std::process::id()));
+    }
+
+    /// Who works, who rests, who ends and who is born between two passes.
+    #[test]
+    fn a_later_pass_tells_of_those_that_did_something() {
+        let root = Root::live().unwrap();
+        let Ok(loan) = lend(Column::Cpu, &root) else {
+            let is_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
+            assert!(!is_ci, "programs must load in CI");
+            return println!("not run: needs a login that may load programs");
+        };
+        let machine = FakeMachine::new();
+        let fake = machine.context();
+        let context = fake.over(&root);
+        let start = |words: [&str; 3]| {
+            let [program, arguments @ ..] = words;
+            std::process::Command::new(program).args(arguments).spawn().unwrap()
+        };
+        let mut resting = start(["sleep", "600", "0"]);
+        let mut ending = start(["sleep", "600", "0"]);
+        let mut working = start(["sh", "-c", "while :; do :; done"]);
+        std::thread::sleep(Duration::from_millis(300));
+        let mut asked = Asked { loan, before: None, others: Vec::new() };
+        let scan = || Scan::of(Vec::new(), Duration::ZERO, Duration::ZERO);
+        let mut first = scan();
+        asked.whole(&mut first, &context).unwrap();
+        ending.kill().unwrap();
+        ending.wait().unwrap();
+        let mut born = start(["sleep", "600", "0"]);
+        std::thread::sleep(Duration::from_millis(300));
+        let mut last = scan();
+        asked.later(&mut last, &context).unwrap();
+        let ended = ending.id();
+        for child in [&mut resting, &mut working, &mut born] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let has = |pid: u32| (last.find(pid).is_some(), last.same.contains(&pid));
+        assert_eq!(has(resting.id()), (false, true));
+        assert_eq!(has(working.id()), (true, false));
+        assert_eq!(has(ended), (false, false));
+        assert_eq!(has(born.id()), (true, false));
+        let used = |scan: &Scan| scan.find(working.id()).unwrap().user_ticks;
+        assert!(used(&last) > used(&first));
+        // Each process of the first pass is told of, or told to be as it was, or has ended.
+        let lost = first.samples.iter().filter(|sample| has(sample.pid) == (false, false));
+        let lost: Vec<u32> = lost.map(|sample| sample.pid).collect();
+        let alive = |pid: &&u32| std::path::Path::new(&format!("/proc/{pid}/stat")).exists();
+        let missing: Vec<&u32> =
+            lost.iter().filter(alive).filter(|pid| !asked.others.contains(pid)).collect();
+        assert!(missing.len() < 3, "{missing:?} of {}", first.samples.len());
+    }
+
+    /// A program that counts files too is another one to the verifier.
+    #[test]
+    fn the_iterator_loads_for_open_files_too() {
+        let root = Root::live().unwrap();
+        match lend(Column::OpenFiles, &root) {
+            Ok(loan) => assert!(loan.programs().all(|(_, program)| program.is_ok())),
+            Err(refused) => {
+                let is_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
+                assert!(!is_ci, "programs must load in CI: {refused:?}");
+                println!("not run: needs a login that may load programs ({refused:?})");
+            }
+        }
     }
 }

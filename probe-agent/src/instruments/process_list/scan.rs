@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     call::Context,
-    instruments::{hidden, process_files::ProcessFiles},
+    instruments::{hidden, process_files::ProcessFiles, thread_accounts::tick_of},
     order,
     proc::{
         Root, host_stat,
@@ -51,7 +51,7 @@ pub(super) struct Sample {
     /// Where its name stands in [`Scan::names`].
     pub(super) name: std::ops::Range<u32>,
     /// The counter behind the column to rank by, where that needs another file.
-    pub(super) ranked: Option<Counter>,
+    pub(super) ranked: Option<Box<Counter>>,
     pub(super) reaped: Reaped,
     /// When it was read, on the monotonic clock. On a large host a pass takes long enough that one
     /// time for all would falsify rates.
@@ -106,13 +106,23 @@ impl Scan {
         hidden::hidden_by(shows_first, shows_kernel, context)
     }
 
-    /// The processes that are largest by what one look says of them: their memory, where it is neither
-    /// their threads nor their open files that rank.
-    pub(super) fn largest(&self, sort: Column, many: usize) -> Vec<Key> {
-        let size = |sample: &Sample| match &sample.open_files {
-            Some(open) if sort == Column::OpenFiles => open.known().copied().unwrap_or(0),
-            Some(_) | None if sort == Column::Threads => sample.threads.into(),
-            Some(_) | None => sample.resident_pages,
+    /// The processes that are first by what one look says of them. Where what they do ranks, that is a
+    /// guess: those that do something at the moment, then those that did most for their age.
+    pub(super) fn likely(&self, sort: Column, many: usize) -> Vec<Key> {
+        const AT_WORK: u64 = 1 << 40;
+        let now = tick_of(self.began_since_boot);
+        let so_far = |sample: &Sample| {
+            let is_at_work = matches!(sample.state, b'R' | b'D');
+            let used = sample.user_ticks.saturating_add(sample.system_ticks).saturating_mul(1_000);
+            let share = used / now.saturating_sub(sample.start_ticks).max(1);
+            if is_at_work { AT_WORK.saturating_add(share) } else { share }
+        };
+        let size = |sample: &Sample| match (sort, &sample.open_files) {
+            (Column::OpenFiles, Some(open)) => open.known().copied().unwrap_or(0),
+            (Column::Threads, _) => sample.threads.into(),
+            (Column::Rss | Column::OpenFiles, _) => sample.resident_pages,
+            (Column::Youngest, _) => sample.start_ticks,
+            _ => so_far(sample),
         };
         let mut largest: Vec<(u64, u64, Key)> = self
             .samples
@@ -121,13 +131,6 @@ impl Scan {
             .collect();
         order::by_key(&mut largest, |(size, pages, _)| std::cmp::Reverse((*size, *pages)));
         largest.into_iter().take(many).map(|(_, _, key)| key).collect()
-    }
-
-    fn sort(&mut self) {
-        // They mostly come so.
-        if !self.samples.is_sorted_by_key(|sample| sample.pid) {
-            order::by_key(&mut self.samples, |sample| sample.pid);
-        }
     }
 
     /// All processes of this pass, each with whether it is as it was in a later one.
@@ -256,7 +259,7 @@ impl Scanner {
             for pid in others {
                 self.read_process(pid, false, context, &mut scan)?;
             }
-            scan.sort();
+            order::by_key(&mut scan.samples, |sample| sample.pid);
             context.check()?;
             return Ok(scan);
         }
@@ -286,7 +289,7 @@ impl Scanner {
             self.kept.after_listing(pids.len());
         }
         self.pids = pids;
-        scan.sort();
+        order::by_key(&mut scan.samples, |sample| sample.pid);
         Ok(scan)
     }
 
@@ -364,7 +367,7 @@ impl Scanner {
             None => {}
         }
         if let Some(column) = self.column {
-            sample.ranked = Counter::read(column, pid, &stat, context);
+            sample.ranked = Counter::read(column, pid, &stat, context).map(Box::new);
         }
         scan.samples.push(sample);
         Ok(())
@@ -375,7 +378,7 @@ impl Scanner {
 fn read_io(samples: &mut [Sample], context: &Context<'_>) {
     let pids: Vec<u32> = samples.iter().map(|sample| sample.pid).collect();
     for (sample, io) in samples.iter_mut().zip(IoCount::read_each(&pids, context)) {
-        sample.ranked = Some(Counter::Io(io));
+        sample.ranked = Some(Box::new(Counter::Io(io)));
     }
 }
 
@@ -453,18 +456,25 @@ mod tests {
     use crate::instruments::fake::{FakeMachine, FakeStat};
 
     #[test]
-    fn the_largest_are_so_by_what_ranks_and_of_equals_by_memory() {
+    fn the_likely_are_so_by_what_ranks_and_of_equals_by_memory() {
         let sample = |pid, threads, resident_pages, open: u64| Sample {
             threads,
             resident_pages,
             open_files: Some(Observed::Known(open)),
             ..Sample::idle(pid, 100, Duration::ZERO)
         };
-        let samples = vec![sample(1, 9, 10, 5), sample(2, 1, 30, 5), sample(3, 2, 20, 7)];
+        let mut samples = vec![sample(1, 9, 10, 5), sample(2, 1, 30, 5), sample(3, 2, 20, 7)];
+        samples.push(Sample { state: b'R', ..sample(4, 1, 1, 1) });
+        samples.push(Sample { user_ticks: 900, ..sample(5, 1, 1, 1) });
         let scan = Scan::of(samples, Duration::ZERO, Duration::ZERO);
-        let cases = [(Column::OpenFiles, [3, 2]), (Column::Threads, [1, 3]), (Column::Rss, [2, 3])];
+        let cases = [
+            (Column::OpenFiles, [3, 2]),
+            (Column::Threads, [1, 3]),
+            (Column::Rss, [2, 3]),
+            (Column::Cpu, [4, 5]),
+        ];
         for (sort, want) in cases {
-            let found: Vec<u32> = scan.largest(sort, 2).iter().map(|(pid, _)| *pid).collect();
+            let found: Vec<u32> = scan.likely(sort, 2).iter().map(|(pid, _)| *pid).collect();
             assert_eq!(found, want, "{sort:?}");
         }
     }
