@@ -23,6 +23,9 @@ typedef _Bool bool;
 
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static __attribute__((always_inline, unused)) inline
+/* A function that the verifier looks at once, by itself, and not again on every way that leads to it: its
+ * arguments are numbers and memory, and addresses in the kernel are numbers there. */
+#define ONCE __attribute__((noinline))
 #define KERNEL __attribute__((preserve_access_index))
 /* So that a bound is kept which a compiler could show to be needless, and the verifier cannot. */
 #define HIDE_FROM_COMPILER(value) asm volatile("" : "+r"(value))

@@ -104,9 +104,10 @@ INLINE struct subject_name *empty_name(u32 place)
 }
 
 /* Up from a name to the root that the process has, across mounts. */
-static __attribute__((noinline)) int write_components(struct subject_name *name, struct dentry *dentry,
-						      struct vfsmount *mount)
+ONCE int write_components(struct subject_name *name, u64 of_dentry, u64 of_mount)
 {
+	struct dentry *dentry = (void *)of_dentry;
+	struct vfsmount *mount = (void *)of_mount;
 	if (!name)
 		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -171,7 +172,7 @@ INLINE void name_file(struct subject *subject, struct place *place)
 	struct subject_name *name = empty_name(0);
 	if (!name)
 		return;
-	write_components(name, place->dentry, place->mount);
+	write_components(name, (u64)place->dentry, (u64)place->mount);
 	name->device = place->device;
 	bpf_map_update_elem(&subject_names, subject, name, BPF_NOEXIST);
 }
@@ -187,8 +188,12 @@ INLINE void file_subject(struct subject *subject, struct dentry *dentry, struct 
 }
 
 /* The key of a path: where it is in no file system yet, or was not opened. */
-INLINE u64 hash_of(const char *text, u32 bytes)
+ONCE u64 hash_of(struct subject_name *name)
 {
+	if (!name)
+		return 0;
+	const char *text = name->text;
+	u32 bytes = name->bytes;
 	u64 hash = 0xcbf29ce484222325ULL ^ bytes;
 	for (u32 i = 0; i < NAME_BYTES / 8; i++) {
 		if (i * 8 >= bytes)
@@ -374,7 +379,7 @@ INLINE void path_subject(struct subject *subject, struct subject_name *name)
 	u32 bytes = name->bytes;
 	name->base = *subject;
 	subject->kind = SUBJECT_PATH;
-	subject->a = hash_of(name->text, bytes);
+	subject->a = hash_of(name);
 	subject->b = name->base.kind ? name->base.a * 31 + name->base.b : 0;
 	subject->c = bytes;
 	if (!bpf_map_lookup_elem(&subject_names, subject))
@@ -415,7 +420,7 @@ INLINE bool address_subject(struct subject *subject, u32 fd, const void *from, u
 	name->form = NAME_IS_TEXT;
 	name->bytes = bytes;
 	subject->kind = SUBJECT_UNIX;
-	subject->a = hash_of(name->text, bytes);
+	subject->a = hash_of(name);
 	subject->c = 1;
 	if (!bpf_map_lookup_elem(&subject_names, subject))
 		bpf_map_update_elem(&subject_names, subject, name, BPF_NOEXIST);

@@ -58,6 +58,8 @@ enum { IDLE = 0, IN_CALL = 1 };
 struct thread {
 	u64 window_ns;
 	u64 begun_ns;
+	/* Where the arguments are. */
+	u64 registers;
 	u32 number;
 	u16 class;
 	u8 state, is_32_bit, is_resolved, padding[7];
@@ -211,11 +213,11 @@ INLINE struct thread *begin_thread(struct task_struct *task)
 
 /* What a call is about, by its arguments, or by the descriptor that it gave. False where they could not
  * be read yet. Each step stands here once, however a call comes to it: the verifier follows every way. */
-static __attribute__((noinline)) int resolve(struct thread *thread, u64 *context, u32 class, s32 opened)
+ONCE int resolve(struct thread *thread, u32 class, s32 opened)
 {
 	if (!thread)
 		return 0;
-	struct pt_regs *registers = (void *)context[0];
+	struct pt_regs *registers = (void *)thread->registers;
 	u32 about = class & ABOUT_MASK;
 	struct subject subject = {};
 	struct place place = {};
@@ -292,8 +294,9 @@ int enter_call(u64 *context)
 	thread->number = number;
 	thread->class = class;
 	if (is_detailed) {
+		thread->registers = (u64)registers;
 		/* What is opened tells its path itself; where that fails, the path is read afterwards. */
-		thread->is_resolved = !(class & OPENS) && resolve(thread, context, class, -1);
+		thread->is_resolved = !(class & OPENS) && resolve(thread, class, -1);
 		if (class & OPENS)
 			thread->subject = (struct subject){};
 		if (class & CLOSES) {
@@ -307,9 +310,9 @@ int enter_call(u64 *context)
 }
 
 /* What kind of thing a descriptor is of, as far as it decides whether a call waits. */
-static __attribute__((noinline)) u32 kind_of_fd(struct task_struct *task, u32 fd)
+ONCE u32 kind_of_fd(u32 fd)
 {
-	struct file *file = file_of(task, fd);
+	struct file *file = file_of(bpf_get_current_task_btf(), fd);
 	if (!file)
 		return ON_UNKNOWN;
 	struct inode *inode = GET(file, f_inode);
@@ -430,11 +433,12 @@ int leave_call(u64 *context)
 	u32 class = thread->class;
 	if (is_detailed) {
 		bool has_opened = (class & OPENS) && result >= 0;
+		thread->registers = (u64)registers;
 		if (has_opened || !thread->is_resolved)
-			resolve(thread, context, class, has_opened ? result : -1);
+			resolve(thread, class, has_opened ? result : -1);
 		call.subject = thread->subject;
 	} else if ((class & WAITS_BY_FD) && took_ns >= LEAST_WAIT_NS) {
-		call.on = kind_of_fd(task, ARGUMENT_0(registers));
+		call.on = kind_of_fd(ARGUMENT_0(registers));
 	}
 	if ((class & EXECUTES) && !result)
 		name_process(task, false);

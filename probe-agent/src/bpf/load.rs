@@ -148,7 +148,7 @@ impl Loaded {
         let of_kernel = btf::Btf::parse(&types.bytes, parsed.endianness).map_err(does_not_fit)?;
         parsed.relocate_btf(&of_kernel).map_err(does_not_fit)?;
         let (maps, variables) = make_maps(&mut parsed, root, &settings, own_types.as_fd())?;
-        let programs = load_programs(&parsed, object, &types)?;
+        let programs = load_programs(&parsed, object, &types, own_types.as_fd())?;
         Ok(Self { settings, maps, programs, variables })
     }
 
@@ -356,6 +356,7 @@ fn load_programs(
     parsed: &aya_obj::Object,
     object: Object,
     types: &KernelTypes,
+    own_types: BorrowedFd<'_>,
 ) -> Result<HashMap<String, Result<Program, NoBpf>>, NoBpf> {
     let file = ElfFile::parse(object.bytes()).map_err(does_not_fit)?;
     let hooks = hooks(&file);
@@ -374,6 +375,7 @@ fn load_programs(
             attach,
             btf_id: id,
             name: call::name(name),
+            program_btf: call::number(own_types),
             ..call::Load::default()
         };
         let mut instructions = Vec::with_capacity(function.instructions.len() * 8);
@@ -383,7 +385,16 @@ fn load_programs(
             instructions.extend(instruction.off.to_ne_bytes());
             instructions.extend(instruction.imm.to_ne_bytes());
         }
-        let program = call::Program { instructions: &instructions, attributes };
+        // By these the verifier knows which functions it may look at by themselves.
+        let functions: Vec<u8> = function
+            .func_info
+            .func_info
+            .iter()
+            .flat_map(|info| [info.insn_off, info.type_id].map(u32::to_ne_bytes))
+            .flatten()
+            .collect();
+        let program =
+            call::Program { instructions: &instructions, functions: &functions, attributes };
         match load_program(name, &program) {
             Ok(descriptor) => {
                 programs.insert(name.clone(), Ok(Program { descriptor, is_iterator }));

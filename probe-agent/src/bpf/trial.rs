@@ -103,7 +103,8 @@ pub fn load(program: Program) -> Result<(), Errno> {
         btf_id: program.btf_id,
         ..Default::default()
     };
-    call::load(&call::Program { instructions: &bytes, attributes }, &mut []).map(drop)
+    call::load(&call::Program { instructions: &bytes, functions: &[], attributes }, &mut [])
+        .map(drop)
 }
 
 /// Gives a command that no kernel knows. `EINVAL` is the kernel's answer, and that of kernels before
