@@ -50,11 +50,15 @@ pub fn what_programs_count_is_right(kernel: &str) {
     );
     // One more than there are processors.
     (0..3).for_each(|_| _ = burn(&mut guest, None));
-    let answer = guest.ask(ROOT, "latency", &json!({"window_ms": 2000})).unwrap();
+    let answer =
+        guest.ask(ROOT, "latency", &json!({"window_ms": 2000, "max_cpu_ms": 20_000})).unwrap();
     for kind in ["run_queue", "block", "off_cpu", "tcp"] {
         assert_eq!(answer[kind]["measured_by"], "ebpf", "{kind}: {answer:#}");
     }
     let waits = number(&answer["run_queue"]["all"]["count"]);
-    println!("{CALLS} calls of dd, each counted; {waits} waits for a processor");
+    println!(
+        "{CALLS} calls of dd, each counted; {waits} waits for a processor; {} ms of processor time",
+        answer["meta"]["overhead"]["agent_cpu_ms"]
+    );
     assert!(waits > 10.0, "{answer:#}");
 }
