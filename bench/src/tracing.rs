@@ -10,8 +10,11 @@ use crate::{Programs, table};
 use anyhow::{Context as _, Result};
 use ours::Ours;
 use peers::Peer;
-use std::path::Path;
+use std::{path::Path, time::Duration};
 use workload::{Used, Workload};
+
+/// Between the first sign of a tracer and all of it.
+const HEAD_START: Duration = Duration::from_millis(700);
 
 /// Who traces.
 enum Tracer {

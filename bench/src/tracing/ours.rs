@@ -1,6 +1,6 @@
 //! Our tools that trace, in a session with this machine.
 
-use super::has_tracer;
+use super::{HEAD_START, has_tracer};
 use crate::Programs;
 use anyhow::{Context as _, Result, bail};
 use scenarios::{client::Client, without_settings::without_settings};
@@ -62,13 +62,12 @@ impl Ours {
         self.waits_for = Some(self.ask(pid, WINDOW_MS)?);
         let started = Instant::now();
         // What only looks attaches nothing.
-        while attached(self.worker) <= idle
-            && !has_tracer(pid)
-            && started.elapsed() < Duration::from_secs(1)
-        {
+        let only_looks = self.asked.get("engine") == Some(&json!("looks"));
+        let patience = if only_looks { Duration::from_secs(1) } else { PATIENCE };
+        while attached(self.worker) <= idle && !has_tracer(pid) && started.elapsed() < patience {
             sleep(Duration::from_millis(5));
         }
-        sleep(Duration::from_millis(100));
+        sleep(HEAD_START);
         Ok(None)
     }
 

@@ -1,6 +1,6 @@
 //! What one would type instead.
 
-use super::has_tracer;
+use super::{HEAD_START, has_tracer};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -80,9 +80,6 @@ pub const ALL: [Peer; 4] = [
 ];
 
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Between the first sign of it and all of it.
-const HEAD_START: Duration = Duration::from_millis(700);
 
 impl Peer {
     /// Why it cannot be asked.

@@ -108,7 +108,9 @@ pub struct Request {
     pub calls: Vec<CallName>,
     /// How it is measured. Default auto: the first of ebpf, tracepoints and looks that works here.
     /// ptrace and strace stop every thread at every call, for 2 s at most; strace, perf and bpftrace
-    /// have to be installed on the target.
+    /// have to be installed on the target. A program of nothing but short calls takes with looks 1.0
+    /// times its time, with ebpf 1.5 (detailed 1.8), bpftrace 2, tracepoints 3, ptrace 50, perf 200,
+    /// strace 300.
     pub engine: AskedEngine,
     /// Length of the window in milliseconds: 100-60000, default 3000.
     #[cfg_attr(feature = "schema", schemars(range(min = 100, max = 60_000)))]
