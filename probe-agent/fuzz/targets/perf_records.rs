@@ -10,6 +10,8 @@ fuzz_target!(|input: &[u8]| {
     let [kind, low, high, parts] = *head;
     let misc = u16::from_le_bytes([low, high]);
     let layout = Layout {
+        with_chain: parts & 4 != 0,
+        with_fields: parts & 8 != 0,
         with_user_stack: parts & 1 != 0,
         fixed_period: (parts & 2 != 0).then_some(1),
     };

@@ -11,10 +11,9 @@ use std::{collections::BTreeSet, io::Read as _, sync::Mutex};
 /// Programs and maps are counted for the whole process.
 pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Loads an object; `None` where this login may not.
-fn load(object: Object) -> Option<Loaded> {
-    let root = Root::live().unwrap();
-    match Loaded::load(&root, object, &[], &[]) {
+/// What was loaded; `None` where this login may not load it, which in CI it may.
+pub(crate) fn if_permitted<T>(loaded: Result<T, NoBpf>) -> Option<T> {
+    match loaded {
         Ok(loaded) => Some(loaded),
         Err(
             refused @ (NoBpf::NotPermitted { .. } | NoBpf::NoTypes { .. } | NoBpf::NotInKernel),
@@ -24,8 +23,12 @@ fn load(object: Object) -> Option<Loaded> {
             println!("not run: needs a login that may load programs ({refused:?})");
             None
         }
-        Err(other) => panic!("{object:?}: {other:?}"),
+        Err(other) => panic!("{other:?}"),
     }
+}
+
+fn load(object: Object) -> Option<Loaded> {
+    if_permitted(Loaded::load(&Root::live().unwrap(), object, &[], &[]))
 }
 
 /// What this process holds of eBPF, by what the kernel says of its descriptors.

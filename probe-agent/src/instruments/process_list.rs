@@ -2,11 +2,12 @@
 //!
 //! Three passes over all processes: at the start of the window, early in it, and at its end. Each reads
 //! `/proc/PID/stat`; where there are thousands of processes, a program in the kernel that goes through
-//! all costs a fifteenth of that, and is asked where the login may.
-//! The first and the last give every process's counters. The one in between finds those that are
+//! all costs a fraction of that, and is asked where the login may.
+//! The first and the last give every process's counters; the later two only of those that did
+//! something, and what is at rest is taken from the first. The one in between finds those that are
 //! likely to be shown, and only for them the costlier files are read, then and at the end. Where a
-//! column tells what a process is, and not what it did, the first one finds them. Ranking
-//! by a column of such a file reads it for every process, at both ends of the window.
+//! pass is dear, or a column tells what a process is and not what it did, the first one finds them.
+//! Ranking by a column of such a file reads it for every process, at both ends of the window.
 
 mod at_rest;
 mod change;
