@@ -96,10 +96,13 @@ INLINE s64 resident_pages(struct mm_struct *mm)
 		return 0;
 	/* Of files, anonymous, and shared memory; the third of four is swap. */
 	if (FIELD_EXISTS(((struct mm_struct___before_6_2 *)mm)->rss_stat.count)) {
+		/* Into an array of what is no structure the verifier of then does not follow. */
 		struct mm_struct___before_6_2 *before = (void *)mm;
-		return none_if_negative(before->rss_stat.count[0].counter) +
-		       none_if_negative(before->rss_stat.count[1].counter) +
-		       none_if_negative(before->rss_stat.count[3].counter);
+		s64 files = 0, anonymous = 0, shared = 0;
+		READ_INTO(files, before, rss_stat.count[0].counter);
+		READ_INTO(anonymous, before, rss_stat.count[1].counter);
+		READ_INTO(shared, before, rss_stat.count[3].counter);
+		return none_if_negative(files) + none_if_negative(anonymous) + none_if_negative(shared);
 	}
 	return none_if_negative(mm->rss_stat[0].count) + none_if_negative(mm->rss_stat[1].count) +
 	       none_if_negative(mm->rss_stat[3].count);
