@@ -207,21 +207,17 @@ pub(super) struct Program<'p> {
     /// As the kernel takes them, eight bytes each.
     pub(super) instructions: &'p [u8],
     /// Where its functions begin and of which type they are: `struct bpf_func_info` each.
-    pub(super) functions: &'p [u8],
+    pub(super) functions: &'p [[u32; 2]],
     pub(super) attributes: Load,
 }
-
-/// Bytes of `struct bpf_func_info`.
-const FUNCTION_BYTES: u32 = 8;
 
 /// Loads a program; what the verifier says goes to `log`, unless it is empty.
 pub(super) fn load(program: &Program<'_>, log: &mut [u8]) -> Result<OwnedFd, Errno> {
     let count = program.instructions.len() / 8;
-    let functions = program.functions.len() / 8;
     let mut attributes = Load {
         function_info: address(program.functions),
-        function_info_size: FUNCTION_BYTES,
-        function_info_count: u32::try_from(functions).map_err(|_| Errno::TOOBIG)?,
+        function_info_size: 8,
+        function_info_count: u32::try_from(program.functions.len()).map_err(|_| Errno::TOOBIG)?,
         instruction_count: u32::try_from(count).map_err(|_| Errno::TOOBIG)?,
         instructions: address(program.instructions),
         license: c"Dual BSD/GPL".as_ptr().addr() as u64,

@@ -386,13 +386,9 @@ fn load_programs(
             instructions.extend(instruction.imm.to_ne_bytes());
         }
         // By these the verifier knows which functions it may look at by themselves.
-        let functions: Vec<u8> = function
-            .func_info
-            .func_info
-            .iter()
-            .flat_map(|info| [info.insn_off, info.type_id].map(u32::to_ne_bytes))
-            .flatten()
-            .collect();
+        let functions = &function.func_info.func_info;
+        let functions: Vec<_> =
+            functions.iter().map(|info| [info.insn_off, info.type_id]).collect();
         let program =
             call::Program { instructions: &instructions, functions: &functions, attributes };
         match load_program(name, &program) {

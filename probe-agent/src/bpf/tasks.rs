@@ -94,29 +94,21 @@ enum Kind {
 /// The section with what a pass is for and where it is, and the map that it becomes.
 const PASS: &str = ".data.pass";
 
-/// `struct pass`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pass {
-    kind: u32,
-    written: u32,
+/// What `struct pass` says after one.
+#[derive(Clone, Copy, Debug)]
+struct Passed {
     place: u32,
     seen: u32,
     is_full: bool,
 }
 
-impl Pass {
+impl Passed {
     fn read(loaded: &Loaded) -> Result<Self, NoBpf> {
         let bytes = loaded.map(PASS)?.get(&0_u32.to_ne_bytes())?.unwrap_or_default();
         let mut words = Reader::new(&bytes);
         let mut next = || words.u32().unwrap_or_default();
-        let (kind, written, place, _, seen, _) = (next(), next(), next(), next(), next(), next());
-        Ok(Self { kind, written, place, seen, is_full: next() != 0 })
-    }
-
-    fn begin(self, loaded: &Loaded) -> Result<(), NoBpf> {
-        let words = [self.kind, self.written, 0, 0, 0, 0, 0];
-        let bytes = words.map(u32::to_ne_bytes);
-        Ok(loaded.map(PASS)?.set(&0_u32.to_ne_bytes(), bytes.as_flattened())?)
+        let (_, _, place, _, seen, _) = (next(), next(), next(), next(), next(), next());
+        Ok(Self { place, seen, is_full: next() != 0 })
     }
 }
 
@@ -127,8 +119,8 @@ impl Pass {
 ///
 /// Why the iterator could not run.
 pub fn read(loaded: &Loaded, now: impl Fn() -> Duration) -> Result<(Seen, Option<Before>), NoBpf> {
-    let rows = pass(loaded, Pass { kind: Kind::First as u32, ..Pass::default() }, now)?;
-    let is_full = Pass::read(loaded)?.is_full;
+    let rows = pass(loaded, Kind::First, 0, now)?;
+    let is_full = Passed::read(loaded)?.is_full;
     let before = Before { tids: rows.tids.clone() };
     Ok((rows.finish(), (!is_full).then_some(before)))
 }
@@ -143,9 +135,9 @@ pub fn read_since(
     before: &Before,
     now: impl Fn() -> Duration,
 ) -> Result<Since, NoBpf> {
-    let written = Pass::read(loaded)?.written;
-    let rows = pass(loaded, Pass { kind: Kind::Later as u32, written, ..Pass::default() }, now)?;
-    let after = Pass::read(loaded)?;
+    let written = u32::try_from(before.tids.len()).unwrap_or(u32::MAX);
+    let rows = pass(loaded, Kind::Later, written, now)?;
+    let after = Passed::read(loaded)?;
     let place = usize::try_from(after.place).unwrap_or(usize::MAX);
     // The kernel came to its end before it came to those.
     let rest = before.tids.get(place..).unwrap_or_default();
@@ -154,9 +146,16 @@ pub fn read_since(
     Ok(since)
 }
 
-fn pass(loaded: &Loaded, pass: Pass, now: impl Fn() -> Duration) -> Result<Rows, NoBpf> {
+/// One pass, with as many tasks as the first one wrote down.
+fn pass(
+    loaded: &Loaded,
+    kind: Kind,
+    written: u32,
+    now: impl Fn() -> Duration,
+) -> Result<Rows, NoBpf> {
     const ROOM: usize = 64 << 10;
-    pass.begin(loaded)?;
+    let begin = [kind as u32, written, 0, 0, 0, 0, 0].map(u32::to_ne_bytes);
+    loaded.map(PASS)?.set(&0_u32.to_ne_bytes(), begin.as_flattened())?;
     let mut file = loaded.iterate("each_task")?;
     let mut rows = Rows::default();
     let (mut buffer, mut kept) = (vec![0; ROOM], 0);

@@ -219,7 +219,7 @@ fn likely_rows(
     let likely: Vec<Key> = match early {
         Some(early) => {
             let changes = Changes::between(first, early, scanner.column());
-            let page = changes.page(request.sort, 0, many);
+            let page = changes.page(&changes.weights(request.sort), 0, many);
             page.rows.iter().map(change::Change::key).collect()
         }
         None => first.likely(request.sort, many),

@@ -42,9 +42,9 @@ pub(super) struct AtRest {
 }
 
 impl AtRest {
-    /// Those that the later pass found as they were in the first.
-    pub(super) fn between(first: &Scan, last: &Scan) -> Self {
-        let row = |sample: &Sample| Resting {
+    /// Those of the first pass that the later one found the same.
+    pub(super) fn between(first: &Scan, last: &Scan, same: &[&Sample]) -> Self {
+        let row = |sample: &&Sample| Resting {
             pid: sample.pid,
             start_ticks: sample.start_ticks,
             state: sample.state,
@@ -54,12 +54,9 @@ impl AtRest {
             name: (sample.name.start, sample.name.end),
             open_files: sample.open_files.clone().map(Box::new),
         };
-        let mut rows = Vec::with_capacity(last.same.len());
-        let same = first.with_same(last).filter(|(_, is_same)| *is_same);
-        rows.extend(same.map(|(sample, _)| row(sample)));
         Self {
-            names: if rows.is_empty() { Vec::new() } else { first.names.clone() },
-            rows,
+            names: if same.is_empty() { Vec::new() } else { first.names.clone() },
+            rows: same.iter().map(row).collect(),
             window: last.began.saturating_sub(first.began),
             ended_since_boot: last.began_since_boot,
         }
@@ -130,8 +127,7 @@ impl AtRest {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use protocol::observed::Reason;
+    use super::{super::changes::Changes, *};
 
     #[test]
     fn who_rests_weighs_what_the_same_process_would_and_is_no_other() {
@@ -143,7 +139,7 @@ mod tests {
         first.samples[1].open_files = Some(Observed::Unknown(Reason::Gone));
         let mut last = Scan::of(vec![idle(9)], at(2), at(102));
         last.same = vec![7];
-        let at_rest = AtRest::between(&first, &last);
+        let at_rest = AtRest::between(&first, &last, &first.apart(&last).0);
         let [row] = at_rest.rows() else { panic!("one rests") };
         let change = at_rest.change(row);
         assert_eq!((change.pid, change.name.as_str(), change.age), (7, "quiet", at(101)));
@@ -163,6 +159,9 @@ mod tests {
         for column in columns {
             assert_eq!(at_rest.weight(row, column), change.weight(column), "{column:?}");
         }
+        // Who could not be ranked is counted, at rest or not.
+        let weights = Changes::between(&first, &last, None).weights(Column::OpenFiles);
+        assert_eq!(weights.last(), Some(&Observed::Unknown(Reason::Gone)));
         let bytes = postcard::to_stdvec(&at_rest).unwrap();
         let mut read: AtRest = postcard::from_bytes(&bytes).unwrap();
         assert_eq!(read.take().len(), 1);

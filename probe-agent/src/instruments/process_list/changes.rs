@@ -66,8 +66,8 @@ impl Changes {
     ///
     /// `column` is the one that both passes read a file of its own for.
     pub(super) fn between(first: &Scan, last: &Scan, column: Option<Column>) -> Self {
-        let changed = first.with_same(last).filter(|(_, is_same)| !is_same);
-        let mut earlier = changed.map(|(sample, _)| sample).peekable();
+        let (same, changed) = first.apart(last);
+        let mut earlier = changed.into_iter().peekable();
         let mut processes = Vec::with_capacity(last.samples.len());
         let mut died = Vec::new();
         for sample in &last.samples {
@@ -92,7 +92,7 @@ impl Changes {
         Self {
             died: u32::try_from(died.len()).unwrap_or(u32::MAX),
             processes,
-            at_rest: AtRest::between(first, last),
+            at_rest: AtRest::between(first, last, &same),
             ended_cpu,
             host,
             host_threads: last.host_threads.clone(),
@@ -100,23 +100,32 @@ impl Changes {
             lost: last.lost,
         }
     }
-}
 
-impl Changes {
     /// Makes of those at rest what the others are: for who has to know of each what group it is in.
     pub(super) fn wake(&mut self) {
         let woken = self.at_rest.take();
         self.processes.extend(woken);
     }
 
-    /// Of all processes, each as it weighs in a ranking by `column`: of those that weigh the same, mostly
-    /// nothing, the larger ones are of more interest.
-    pub(super) fn page(&self, column: Column, offset: usize, limit: usize) -> Page<Change> {
-        let did = self.processes.iter();
-        let did = did.map(|change| (change.weight(column), change.resident_pages));
-        let rest = self.at_rest.rows().iter();
-        let rest = rest.map(|row| (self.at_rest.weight(row, column), row.resident_pages));
-        let weighed = did.chain(rest).map(|(weight, tie)| Weighed::new(&weight, tie)).collect();
+    /// What each process counts for in a ranking by `column`, those at rest behind the others.
+    pub(super) fn weights(&self, column: Column) -> Vec<Observed<f64>> {
+        let did = self.processes.iter().map(|change| change.weight(column));
+        let rest = self.at_rest.rows().iter().map(|row| self.at_rest.weight(row, column));
+        did.chain(rest).collect()
+    }
+
+    /// Of all processes, ranked by these weights: of those that weigh the same, mostly nothing, the
+    /// larger ones are of more interest.
+    pub(super) fn page(
+        &self,
+        weights: &[Observed<f64>],
+        offset: usize,
+        limit: usize,
+    ) -> Page<Change> {
+        let did = self.processes.iter().map(|change| change.resident_pages);
+        let pages = did.chain(self.at_rest.rows().iter().map(|row| row.resident_pages));
+        let weighed = weights.iter().zip(pages).map(|(weight, tie)| Weighed::new(weight, tie));
+        let weighed = weighed.collect();
         let (places, truncation) = rank::places(weighed, offset, limit);
         let awake = self.processes.len();
         let change = |place: usize| match self.processes.get(place) {

@@ -62,19 +62,14 @@ pub(super) fn answer(
     let (offset, limit) = (request.offset as usize, request.limit as usize);
     let budget = context.budget.answer_bytes as usize;
     if request.group_by == GroupBy::Process {
-        let weight = |change: &Change| {
-            let weight = || change.weight(request.sort);
-            can_rank(request.sort, context.root).map_or_else(Observed::Unknown, |()| weight())
-        };
-        // What is at rest has a weight in every column that it can rank by.
-        answer.report.unranked = unranked(&measured.changes.processes, weight);
-        let page = match can_rank(request.sort, context.root) {
-            Ok(()) => measured.changes.page(request.sort, offset, limit),
-            Err(_) => rank::page(measured.changes.processes, weight, offset, limit),
-        };
+        let mut weights = measured.changes.weights(request.sort);
+        if let Err(reason) = can_rank(request.sort, context.root) {
+            weights.fill(Observed::Unknown(reason));
+        }
+        answer.report.unranked = unranked(&weights, Observed::clone);
+        let page = measured.changes.page(&weights, offset, limit);
         answer.fill_processes(page, request, details, budget, context)?;
     } else {
-        measured.changes.wake();
         if request.group_by == GroupBy::Name {
             groups::assign(GroupBy::Name, &mut measured.changes, context)?;
         }

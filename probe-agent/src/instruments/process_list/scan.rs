@@ -133,15 +133,12 @@ impl Scan {
         largest.into_iter().take(many).map(|(_, _, key)| key).collect()
     }
 
-    /// All processes of this pass, each with whether it is as it was in a later one.
-    pub(super) fn with_same<'s>(
-        &'s self,
-        later: &'s Self,
-    ) -> impl Iterator<Item = (&'s Sample, bool)> {
+    /// The processes of this pass that are as they were in a later one, and the others.
+    pub(super) fn apart<'s>(&'s self, later: &Self) -> (Vec<&'s Sample>, Vec<&'s Sample>) {
         let mut same = later.same.iter().peekable();
-        self.samples.iter().map(move |sample| {
+        self.samples.iter().partition(|sample| {
             while same.next_if(|pid| **pid < sample.pid).is_some() {}
-            (sample, same.next_if(|pid| **pid == sample.pid).is_some())
+            same.next_if(|pid| **pid == sample.pid).is_some()
         })
     }
 
