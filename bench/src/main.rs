@@ -12,6 +12,7 @@ mod memory;
 mod overhead;
 mod ranking;
 mod sampling;
+mod session;
 mod table;
 mod tracing;
 

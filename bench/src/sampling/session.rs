@@ -1,15 +1,14 @@
 //! The same in a session: what goes over the wire, and what a further question takes.
 
-use crate::{Programs, table};
-use anyhow::{Context as _, Result};
-use scenarios::{accuracy::workload, client::Client, without_settings::without_settings};
-use serde_json::{Value, json};
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Stdio},
-    time::{Duration, Instant},
+use crate::{
+    Programs,
+    session::{PATIENCE, Session},
+    table,
 };
+use anyhow::{Context as _, Result};
+use scenarios::accuracy::workload;
+use serde_json::{Value, json};
+use std::{fs, path::Path, process::Command, time::Instant};
 
 const QUESTIONS: usize = 30;
 
@@ -23,16 +22,11 @@ struct Asked {
 pub fn measure(programs: &Programs, workload: &Path) -> Result<String> {
     let running = workload::start(&mut Command::new(workload))?;
     let folder = tempfile::tempdir()?;
-    let log = folder.path().join("audit.jsonl");
-    let mut command = without_settings(&programs.sysmcp);
-    command.args(["--target", "local", "--audit-log"]).arg(&log).stdin(Stdio::null());
-    let mut client = Client::start(command)?;
-    let limited = json!({"limit": 1});
-    client.call("process_list", &limited, Duration::from_secs(60))?;
-    let io = format!("/proc/{}/io", crate::overhead::worker(&log)?);
+    let Session { mut client, worker } = Session::start(programs, folder.path())?;
+    let io = format!("/proc/{worker}/io");
     let mut ask = |tool: &str, asked: &Value| -> Result<Asked> {
         let (before, started) = (written(&io)?, Instant::now());
-        let result = client.call(tool, asked, Duration::from_secs(60))?;
+        let result = client.call(tool, asked, PATIENCE)?;
         let ms = started.elapsed().as_secs_f64() * 1e3;
         let answer = result.get("structuredContent").cloned().unwrap_or_default();
         Ok(Asked { answer, ms, wire_bytes: written(&io)? - before })

@@ -1,7 +1,10 @@
 //! What it takes to load the programs, which is done once in a session, and what they hold.
 
-use super::ours::{PATIENCE, session};
-use crate::{Programs, table};
+use crate::{
+    Programs,
+    session::{PATIENCE, Session},
+    table,
+};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::{fs, path::Path, time::Instant};
@@ -13,7 +16,7 @@ pub fn measure(programs: &Programs, folder: &Path) -> Result<String> {
     for mode in ["summary", "detailed"] {
         let folder = folder.join(mode);
         fs::create_dir(&folder)?;
-        let (mut client, worker) = session(programs, &folder)?;
+        let Session { mut client, worker } = Session::start(programs, &folder)?;
         let idle_kb = peak_kb(worker)?;
         let asked = json!({
             "engine": "ebpf", "mode": mode, "pid": std::process::id(), "window_ms": WINDOW_MS,

@@ -1,14 +1,15 @@
 //! Our tools that trace, in a session with this machine.
 
 use super::{HEAD_START, has_tracer};
-use crate::Programs;
+use crate::{
+    Programs,
+    session::{PATIENCE, Session},
+};
 use anyhow::{Context as _, Result, bail};
-use scenarios::{client::Client, without_settings::without_settings};
+use scenarios::client::Client;
 use serde_json::{Value, json};
 use std::{
     fs,
-    path::Path,
-    process::Stdio,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -29,8 +30,6 @@ pub const OF_WAITS: &[(&str, &str)] =
 /// Longer than the work takes.
 const WINDOW_MS: u32 = 3_000;
 
-pub const PATIENCE: Duration = Duration::from_secs(60);
-
 /// A session in which it is loaded.
 pub struct Ours {
     tool: &'static str,
@@ -44,7 +43,7 @@ pub struct Ours {
 impl Ours {
     pub fn start(programs: &Programs, tool: &'static str, asked: &str) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let (client, worker) = session(programs, folder.path())?;
+        let Session { client, worker } = Session::start(programs, folder.path())?;
         let asked = serde_json::from_str(asked)?;
         Ok(Self { tool, client, asked, waits_for: None, _folder: folder, worker })
     }
@@ -87,17 +86,6 @@ impl Ours {
         };
         Ok(answer.get("ended").and_then(Value::as_f64))
     }
-}
-
-/// A session with this machine, and its worker.
-pub fn session(programs: &Programs, folder: &Path) -> Result<(Client, u64)> {
-    let log = folder.join("audit.jsonl");
-    let mut command = without_settings(&programs.sysmcp);
-    command.args(["--target", "local", "--audit-log"]).arg(&log).stdin(Stdio::null());
-    let mut client = Client::start(command)?;
-    client.call("process_list", &json!({"limit": 1}), PATIENCE)?;
-    let worker = crate::overhead::worker(&log)?;
-    Ok((client, worker))
 }
 
 /// Links of programs and events that a process holds.
