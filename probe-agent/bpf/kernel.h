@@ -60,6 +60,7 @@ enum { BPF_ANY = 0, BPF_NOEXIST = 1, BPF_EXIST = 2 };
 #define BPF_F_USER_STACK (1ULL << 8)
 #define BPF_F_FAST_STACK_CMP (1ULL << 9)
 #define BPF_F_REUSE_STACKID (1ULL << 10)
+#define BPF_F_MMAPABLE (1ULL << 10)
 #define BPF_LOCAL_STORAGE_GET_F_CREATE 1
 #define BPF_RB_NO_WAKEUP (1ULL << 0)
 #define BPF_RB_FORCE_WAKEUP (1ULL << 1)
@@ -90,6 +91,26 @@ static u64 (*bpf_ringbuf_query)(void *ring, u64 flags) = (void *)134;
 static void *(*bpf_task_storage_get)(void *map, void *task, void *value, u64 flags) = (void *)156;
 static long (*bpf_task_storage_delete)(void *map, void *task) = (void *)157;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
+
+/*
+ * --- functions of the kernel that are no helpers ---
+ *
+ * Each kernel has its own numbers for these, or none. Those here stand for them: they are places in
+ * `CALLED` of probe-agent/src/bpf/called.rs, after a number that no helper has.
+ */
+
+#define KERNEL_FUNCTION(place) ((void *)(0x10000000 + place))
+
+struct bpf_iter_task {
+	u64 opaque[3];
+};
+
+enum { BPF_TASK_ITER_ALL_THREADS = 1 };
+
+static int (*bpf_iter_task_new)(struct bpf_iter_task *each, struct task_struct *from, u32 which) =
+	KERNEL_FUNCTION(0);
+static struct task_struct *(*bpf_iter_task_next)(struct bpf_iter_task *each) = KERNEL_FUNCTION(1);
+static void (*bpf_iter_task_destroy)(struct bpf_iter_task *each) = KERNEL_FUNCTION(2);
 
 /*
  * Reads a member through any pointer. Through one that the verifier knows (an argument of a tp_btf

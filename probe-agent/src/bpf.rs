@@ -9,9 +9,11 @@
 //! Kernel reference: `Documentation/bpf/`.
 
 mod call;
+mod called;
 mod kernel_types;
 mod load;
 mod map;
+mod mapped;
 mod no_bpf;
 mod ring;
 mod scope;
@@ -30,8 +32,10 @@ pub use scope::{Scope, apart};
 /// What is loaded together. Each is one source in `probe-agent/bpf/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
-    /// Every thread of the machine, with what it used.
+    /// Every thread of the machine, with what it used, one by one.
     Tasks,
+    /// Every process, by one call, where the kernel has that.
+    AllTasks,
     /// System calls, added up.
     Syscalls,
     /// Where threads wait.
@@ -54,11 +58,13 @@ macro_rules! object {
 
 impl Object {
     /// All of them.
-    pub const ALL: &'static [Self] = &[Self::Tasks, Self::Syscalls, Self::OffCpu, Self::Latency];
+    pub const ALL: &'static [Self] =
+        &[Self::Tasks, Self::AllTasks, Self::Syscalls, Self::OffCpu, Self::Latency];
 
     fn bytes(self) -> &'static [u8] {
         match self {
             Self::Tasks => object!("tasks"),
+            Self::AllTasks => object!("all_tasks"),
             Self::Syscalls => object!("syscalls"),
             Self::OffCpu => object!("off_cpu"),
             Self::Latency => object!("latency"),

@@ -10,6 +10,7 @@ pub mod external;
 pub mod instruments;
 pub mod launch;
 pub mod local;
+pub mod mark;
 pub mod order;
 pub mod os;
 pub mod perf;

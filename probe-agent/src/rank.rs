@@ -5,6 +5,7 @@ use protocol::{
     observed::{Observed, Reason},
     units::Percent,
 };
+use std::cmp::Ordering;
 
 /// A page of a ranked list.
 #[derive(Debug)]
@@ -33,27 +34,29 @@ impl Weighed {
 
 /// Ranks entries by weight and takes a page of them: their places among all, the largest first. Entries
 /// that are alike keep their order.
-pub fn places(weighed: Vec<Weighed>, offset: usize, limit: usize) -> (Vec<usize>, Truncation) {
-    let compare = |left: &(usize, Weighed), right: &(usize, Weighed)| {
-        let rank = |entry: &Weighed| entry.weight.unwrap_or(f64::NEG_INFINITY);
-        let by_weight = rank(&right.1).total_cmp(&rank(&left.1));
-        by_weight.then(right.1.tie.cmp(&left.1.tie)).then(left.0.cmp(&right.0))
-    };
-    let sum = |entries: &mut dyn Iterator<Item = &Weighed>| -> Option<f64> {
-        entries.map(|entry| entry.weight).sum()
-    };
-    let total = weighed.len();
-    let all = sum(&mut weighed.iter());
-    let mut entries: Vec<(usize, Weighed)> = weighed.into_iter().enumerate().collect();
-    // Only so many are put in order: there may be very many, of which few are asked for.
+pub fn places(
+    weighed: impl Iterator<Item = Weighed>,
+    offset: usize,
+    limit: usize,
+) -> (Vec<usize>, Truncation) {
+    /// So many more are kept than are asked for, before those that are too small are let go.
+    const SPARE: usize = 256;
     let end = offset.saturating_add(limit);
-    if end < total {
-        entries.select_nth_unstable_by(end, compare);
-        entries.truncate(end);
+    let mut entries: Vec<(usize, Weighed)> = Vec::new();
+    let (mut total, mut all) = (0, Some(0.0));
+    for entry in weighed {
+        all = all.zip(entry.weight).map(|(all, weight)| all + weight);
+        entries.push((total, entry));
+        total += 1;
+        // There may be very many, of which few are asked for.
+        if entries.len() > end.saturating_mul(2).saturating_add(SPARE) {
+            keep_largest(&mut entries, end);
+        }
     }
-    entries.sort_unstable_by(compare);
+    keep_largest(&mut entries, end);
+    entries.sort_unstable_by(larger_first);
     let page = entries.get(offset..).unwrap_or_default();
-    let shown = sum(&mut page.iter().map(|(_, entry)| entry));
+    let shown = page.iter().map(|(_, entry)| entry.weight).sum::<Option<f64>>();
     let cut = total - page.len();
     let share = all.zip(shown).and_then(|(all, shown)| Percent::of(all - shown, all));
     let truncation = Truncation {
@@ -65,6 +68,20 @@ pub fn places(weighed: Vec<Weighed>, offset: usize, limit: usize) -> (Vec<usize>
     (page.iter().map(|(place, _)| *place).collect(), truncation)
 }
 
+fn larger_first(left: &(usize, Weighed), right: &(usize, Weighed)) -> Ordering {
+    let rank = |entry: &Weighed| entry.weight.unwrap_or(f64::NEG_INFINITY);
+    let by_weight = rank(&right.1).total_cmp(&rank(&left.1));
+    by_weight.then(right.1.tie.cmp(&left.1.tie)).then(left.0.cmp(&right.0))
+}
+
+/// Lets go of all but so many, in no order.
+fn keep_largest(entries: &mut Vec<(usize, Weighed)>, many: usize) {
+    if many < entries.len() {
+        entries.select_nth_unstable_by(many, larger_first);
+        entries.truncate(many);
+    }
+}
+
 /// Ranks entries by weight and takes a page of them, as [`places`].
 pub fn page<T>(
     entries: Vec<T>,
@@ -72,7 +89,7 @@ pub fn page<T>(
     offset: usize,
     limit: usize,
 ) -> Page<T> {
-    let weighed = entries.iter().map(|entry| Weighed::new(&weight(entry), 0)).collect();
+    let weighed = entries.iter().map(|entry| Weighed::new(&weight(entry), 0));
     let (places, truncation) = places(weighed, offset, limit);
     let mut entries: Vec<Option<T>> = entries.into_iter().map(Some).collect();
     let take = |place: usize| entries.get_mut(place).and_then(Option::take);
@@ -85,13 +102,13 @@ fn sum<T>(entries: &[T], weight: impl Fn(&T) -> Observed<f64>) -> Option<f64> {
 }
 
 /// How many entries have no known weight, and why most of them have none; `None` where all have.
-pub fn unranked<T>(entries: &[T], weight: impl Fn(&T) -> Observed<f64>) -> Option<(usize, Reason)> {
+pub fn unranked(weights: impl Iterator<Item = Observed<f64>>) -> Option<(usize, Reason)> {
     /// Reasons differ by the user whose process it is; there are not many more.
     const MOST_REASONS: usize = 64;
     let mut reasons: Vec<(Reason, usize)> = Vec::new();
     let mut all = 0;
-    for entry in entries {
-        let Observed::Unknown(reason) = weight(entry) else { continue };
+    for weight in weights {
+        let Observed::Unknown(reason) = weight else { continue };
         all += 1;
         if let Some((_, count)) = reasons.iter_mut().find(|(known, _)| *known == reason) {
             *count += 1;
@@ -200,7 +217,7 @@ mod tests {
     #[test]
     fn what_is_unknown_comes_last_and_leaves_the_share_of_the_rest_unknown() {
         let entries = vec![None, Some(0.0), Some(2.0), None];
-        assert_eq!(unranked(&entries, observed), Some((2, Reason::Gone)));
+        assert_eq!(unranked(entries.iter().map(observed)), Some((2, Reason::Gone)));
         let mut found = page(entries, observed, 0, 3);
         assert_eq!(found.rows, [Some(2.0), Some(0.0), None]);
         assert_eq!(
@@ -209,7 +226,7 @@ mod tests {
         );
         fit(&mut found, observed, 1, |_, rows| rows * 10);
         assert_eq!((found.rows, found.truncation.weight_cut_pct), (vec![Some(2.0)], None));
-        assert_eq!(unranked(&[Some(1.0)], observed), None);
+        assert_eq!(unranked([Some(1.0)].iter().map(observed)), None);
     }
 
     #[test]

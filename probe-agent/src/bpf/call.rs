@@ -257,6 +257,42 @@ pub(super) fn link_iterator(program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     open(Command::LinkCreate, &mut attributes)
 }
 
+/// The same of an iterator over tasks, where it is called for one of them. Linux 6.1.
+pub(super) fn link_iterator_of(
+    thread: rustix::thread::Pid,
+    program: BorrowedFd<'_>,
+) -> Result<OwnedFd, Errno> {
+    /// `union bpf_iter_link_info`, the part for tasks.
+    #[repr(C)]
+    struct Which {
+        thread: u32,
+        process: u32,
+        process_descriptor: u32,
+    }
+    #[repr(C)]
+    struct Link {
+        program: u32,
+        target: u32,
+        attach: u32,
+        flags: u32,
+        which: u64,
+        which_size: u32,
+        padding: u32,
+    }
+    let thread = thread.as_raw_nonzero().get().cast_unsigned();
+    let which = Which { thread, process: 0, process_descriptor: 0 };
+    let mut attributes = Link {
+        program: number(program),
+        target: 0,
+        attach: AS_ITERATOR,
+        flags: 0,
+        which: address(&which),
+        which_size: u32::try_from(size_of::<Which>()).unwrap_or_default(),
+        padding: 0,
+    };
+    open(Command::LinkCreate, &mut attributes)
+}
+
 /// One pass of an iterator: a file that is read to its end.
 pub(super) fn start_iterator(link: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let mut attributes = [number(link), 0];

@@ -30,7 +30,8 @@ mod kind {
 pub(super) struct Wanted {
     /// Names of structures, unions and enumerations.
     types: HashSet<Vec<u8>>,
-    /// Places that programs are for, as in the names of their sections: `tp_btf/sched_switch`.
+    /// Places that programs are for, as in the names of their sections: `tp_btf/sched_switch`; and
+    /// functions that they call: `call/bpf_iter_task_new`.
     hooks: HashSet<String>,
 }
 
@@ -117,6 +118,7 @@ fn name_of_hook(section: &str) -> Option<String> {
     match section.split_once('/')? {
         ("tp_btf", name) => Some(format!("btf_trace_{name}")),
         ("iter", name) => Some(format!("bpf_iter_{name}")),
+        ("call", name) => Some(name.to_owned()),
         _ => None,
     }
 }

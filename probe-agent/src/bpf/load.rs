@@ -2,6 +2,7 @@
 
 use super::{
     NoBpf, Object, call,
+    called::{self, CALLED},
     kernel_types::{KernelTypes, Wanted},
     map::{Definition, Map},
     trial,
@@ -19,6 +20,7 @@ use rustix::{
 use std::{
     collections::HashMap,
     fs::File,
+    io::Read as _,
     ops::Deref,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -133,13 +135,7 @@ impl Loaded {
         constants: Constants<'_>,
         rooms: Rooms<'_>,
     ) -> Result<Self, NoBpf> {
-        if root.live_top().is_none() {
-            return Err(NoBpf::NotThisMachine);
-        }
-        if root.is_in_pid_namespace() {
-            return Err(NoBpf::PidNamespace);
-        }
-        let types = kernel_types(root)?;
+        let types = types_for_programs(root)?;
         let settings = Settings::new(object, constants, rooms);
         let mut parsed = aya_obj::Object::parse(object.bytes()).map_err(does_not_fit)?;
         let globals = constants.iter().map(|(name, value)| (*name, (*value, true))).collect();
@@ -150,6 +146,16 @@ impl Loaded {
         let (maps, variables) = make_maps(&mut parsed, root, &settings, own_types.as_fd())?;
         let programs = load_programs(&parsed, object, &types, own_types.as_fd())?;
         Ok(Self { settings, maps, programs, variables })
+    }
+
+    /// Whether this kernel has a place for programs, or a function that they call: `iter/NAME`,
+    /// `call/NAME`.
+    ///
+    /// # Errors
+    ///
+    /// Why that is not known, in which case nothing can be loaded either.
+    pub fn has_place(root: &Root, hook: &str) -> Result<bool, NoBpf> {
+        Ok(types_for_programs(root)?.hook(hook).is_some())
     }
 
     /// A map by its name.
@@ -182,12 +188,31 @@ impl Loaded {
     ///
     /// Why it cannot run.
     pub fn iterate(&self, program: &str) -> Result<File, NoBpf> {
-        let program = self.program(program)?;
+        let link = call::link_iterator(self.iterator(program)?)?;
+        Ok(File::from(call::start_iterator(link.as_fd())?))
+    }
+
+    /// Calls a program of an iterator over tasks for one task, this thread's.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot run.
+    pub fn run(&self, program: &str) -> Result<(), NoBpf> {
+        let program = self.iterator(program)?;
+        let link = call::link_iterator_of(rustix::thread::gettid(), program)?;
+        let mut file = File::from(call::start_iterator(link.as_fd())?);
+        let mut nothing = Vec::new();
+        file.read_to_end(&mut nothing)
+            .map_err(|error| NoBpf::of(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        Ok(())
+    }
+
+    fn iterator(&self, name: &str) -> Result<BorrowedFd<'_>, NoBpf> {
+        let program = self.program(name)?;
         if !program.is_iterator {
             return Err(NoBpf::Failed { errno: Errno::INVAL });
         }
-        let link = call::link_iterator(program.descriptor.as_fd())?;
-        Ok(File::from(call::start_iterator(link.as_fd())?))
+        Ok(program.descriptor.as_fd())
     }
 
     fn program(&self, name: &str) -> Result<&Program, NoBpf> {
@@ -243,18 +268,32 @@ fn does_not_fit(error: impl std::error::Error) -> NoBpf {
     NoBpf::Object { why }
 }
 
+/// The kernel's types, where its programs see the same machine as this process does.
+fn types_for_programs(root: &Root) -> Result<Arc<KernelTypes>, NoBpf> {
+    if root.live_top().is_none() {
+        return Err(NoBpf::NotThisMachine);
+    }
+    if root.is_in_pid_namespace() {
+        return Err(NoBpf::PidNamespace);
+    }
+    kernel_types(root)
+}
+
 /// Reads the kernel's types, unless that was done before.
 fn kernel_types(root: &Root) -> Result<Arc<KernelTypes>, NoBpf> {
     let mut types = TYPES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(types) = &*types {
         return Ok(Arc::clone(types));
     }
+    // Reading them takes some milliseconds, which a login that may load nothing need not spend.
+    trial::create_map()?;
     let mut wanted = Wanted::default();
     for object in Object::ALL {
         let file = ElfFile::parse(object.bytes()).map_err(does_not_fit)?;
         let own = file.section(b".BTF").map(|section| section.bytes()).unwrap_or_default();
         wanted.add(own, hooks(&file).into_values());
     }
+    wanted.add(&[], CALLED.into_iter().map(str::to_owned));
     let read = Arc::new(KernelTypes::read(root, &wanted)?);
     *types = Some(Arc::clone(&read));
     Ok(read)
@@ -378,13 +417,13 @@ fn load_programs(
             program_btf: call::number(own_types),
             ..call::Load::default()
         };
-        let mut instructions = Vec::with_capacity(function.instructions.len() * 8);
-        for instruction in &function.instructions {
-            instructions
-                .extend([instruction.code, instruction.dst_reg() | instruction.src_reg() << 4]);
-            instructions.extend(instruction.off.to_ne_bytes());
-            instructions.extend(instruction.imm.to_ne_bytes());
-        }
+        let instructions = match instructions(&function.instructions, types) {
+            Ok(instructions) => instructions,
+            Err(missed) => {
+                programs.insert(name.clone(), Err(missed));
+                continue;
+            }
+        };
         // By these the verifier knows which functions it may look at by themselves.
         let functions = &function.func_info.func_info;
         let functions: Vec<_> =
@@ -403,6 +442,21 @@ fn load_programs(
         }
     }
     Ok(programs)
+}
+
+/// As the kernel takes them.
+fn instructions(
+    of_function: &[aya_obj::generated::bpf_insn],
+    types: &KernelTypes,
+) -> Result<Vec<u8>, NoBpf> {
+    let mut instructions = Vec::with_capacity(of_function.len() * 8);
+    for one in of_function {
+        let (source, number) = called::name_by_kernel((one.code, one.src_reg(), one.imm), types)?;
+        instructions.extend([one.code, one.dst_reg() | source << 4]);
+        instructions.extend(one.off.to_ne_bytes());
+        instructions.extend(number.to_ne_bytes());
+    }
+    Ok(instructions)
 }
 
 fn load_program(name: &str, program: &call::Program<'_>) -> Result<OwnedFd, NoBpf> {

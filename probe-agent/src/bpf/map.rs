@@ -2,7 +2,10 @@
 //!
 //! Kernel reference: `Documentation/bpf/maps.rst`.
 
-use super::call::{self, MapFd};
+use super::{
+    call::{self, MapFd},
+    mapped::Mapped,
+};
 use rustix::{
     fd::{AsFd as _, BorrowedFd, OwnedFd},
     io::Errno,
@@ -181,6 +184,15 @@ impl Map {
             Err(Errno::NOENT) => Ok(()),
             other => other,
         }
+    }
+
+    /// The first bytes of it as memory, where it was made for that.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered.
+    pub(super) fn mapped(&self, bytes: usize) -> Result<Mapped, Errno> {
+        Mapped::new(self.as_fd(), bytes, 0, false)
     }
 
     pub(super) fn freeze(&self) -> Result<(), Errno> {

@@ -6,16 +6,15 @@
 
 #![expect(unsafe_code, reason = "memory that the kernel writes to has no safe form")]
 
-use super::map::Map;
-use crate::os::{answer::last_errno, sysconf};
+use super::{map::Map, mapped::Mapped};
+use crate::os::sysconf;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fd::{AsRawFd as _, BorrowedFd},
+    fd::BorrowedFd,
     io::Errno,
 };
 use std::{
-    ptr::NonNull,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -36,51 +35,6 @@ pub struct Ring<'m> {
     written: Mapped,
     page: usize,
     bytes: usize,
-}
-
-#[derive(Debug)]
-struct Mapped {
-    base: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the memory is this process's, whichever thread looks at it.
-unsafe impl Send for Mapped {}
-
-impl Mapped {
-    fn new(
-        map: BorrowedFd<'_>,
-        bytes: usize,
-        offset: usize,
-        is_written: bool,
-    ) -> Result<Self, Errno> {
-        let protection =
-            if is_written { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
-        let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
-        let nowhere = std::ptr::null_mut();
-        // SAFETY: a new mapping at an address that the kernel chooses.
-        let place = unsafe {
-            libc::mmap(nowhere, bytes, protection, libc::MAP_SHARED, map.as_raw_fd(), offset)
-        };
-        if place == libc::MAP_FAILED {
-            return Err(last_errno());
-        }
-        let base = NonNull::new(place.cast::<u8>()).ok_or(Errno::NOMEM)?;
-        Ok(Self { base, bytes })
-    }
-
-    /// The number at the start of it.
-    fn position(&self) -> &AtomicU64 {
-        // SAFETY: a page at least, at a page's start; the kernel changes it as a whole.
-        unsafe { &*self.base.as_ptr().cast::<AtomicU64>() }
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // SAFETY: mapped with this length, and nothing borrowed from it is left.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
-    }
 }
 
 impl<'m> Ring<'m> {

@@ -1,11 +1,11 @@
-//! Every process of the machine, as the iterator in `probe-agent/bpf/tasks.bpf.c` gives them.
+//! Every process of the machine, as the programs in `probe-agent/bpf/` give them that go through all tasks.
 //!
 //! A process here is what `/proc/PID/stat` says of it, in nanoseconds: all its threads, and those that
 //! ended. Kernel reference: `bpf_iter_task` in `kernel/bpf/task_iter.c`, `do_task_stat` in
 //! `fs/proc/array.c`, `cputime_adjust` in `kernel/sched/cputime.c`.
 
-use super::{Loaded, NoBpf};
-use crate::{order, stack::elf::Reader};
+use super::{Constants, Loaded, Loan, NoBpf, Object, Rooms};
+use crate::{mark::Marker, order, proc::Root, stack::elf::Reader};
 use std::{io::Read as _, time::Duration};
 
 /// A process.
@@ -43,124 +43,218 @@ pub struct Process {
     pub name: [u8; 16],
     /// Open files, where they were to be counted and their table is a small one.
     pub open_files: Option<u32>,
+}
+
+/// Words of `struct thread_row` and `struct process_row` in `probe-agent/bpf/tasks.h`.
+const THREAD_WORDS: usize = 7;
+const PROCESS_WORDS: usize = 16;
+
+/// Bytes of one.
+const WORD: usize = size_of::<u64>();
+
+/// A process as a program wrote it.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    words: [u64; PROCESS_WORDS],
     /// When it was read.
     pub at: Duration,
 }
 
-/// What a pass saw.
-#[derive(Clone, Debug, Default)]
-pub struct Seen {
-    /// By ascending number.
-    pub processes: Vec<Process>,
-    /// Threads, those of the kernel too.
-    pub threads: u64,
+impl Row {
+    /// Its number, in the first pid namespace.
+    pub const fn pid(&self) -> u32 {
+        let [ids, ..] = self.words;
+        halves(ids).1
+    }
+
+    /// Differs where anything differs but its memory, which others take away, and the time.
+    pub fn mark(&self, marker: &Marker) -> u64 {
+        let [a, b, c, d, e, f, g, h, i, j, k, _resident_pages, l, m, n, o] = self.words;
+        marker.of([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o])
+    }
+
+    /// What it says.
+    pub fn process(&self) -> Process {
+        let [ids, runtime_ns, user_ns, system_ns, minor_faults, major_faults, states, rest @ ..] =
+            self.words;
+        let [start_ns, children_ns, children_minor_faults, children_major_faults, rest @ ..] = rest;
+        let [resident_pages, parent_and_threads, flags_and_files, names @ ..] = rest;
+        let (parent, threads) = halves(parent_and_threads);
+        let (flags, open_files) = halves(flags_and_files);
+        let (user_ns, system_ns) = split(runtime_ns, user_ns, system_ns);
+        let mut name = [0; 16];
+        let halves_of_name = name.as_chunks_mut().0.iter_mut();
+        halves_of_name.zip(names).for_each(|(half, word)| *half = word.to_ne_bytes());
+        Process {
+            pid: halves(ids).1,
+            parent,
+            start_ns,
+            user_ns,
+            system_ns,
+            children_ns,
+            minor_faults,
+            major_faults,
+            children_minor_faults,
+            children_major_faults,
+            // Counters of processors that are not in step may make less than nothing.
+            resident_pages: u64::try_from(resident_pages.cast_signed()).unwrap_or_default(),
+            threads,
+            flags,
+            state: letter(halves(states)),
+            name,
+            open_files: Some(open_files).filter(|count| *count != NOT_COUNTED),
+        }
+    }
+
+    const fn threads(&self) -> u32 {
+        let [.., parent_and_threads, _, _, _] = self.words;
+        halves(parent_and_threads).1
+    }
+
+    /// Adds what another of its threads used.
+    fn add(&mut self, thread: [u64; THREAD_WORDS]) {
+        let [_, used @ .., _] = thread;
+        let own = self.words.iter_mut().skip(1);
+        own.zip(used).for_each(|(own, used)| *own = own.saturating_add(used));
+    }
 }
 
-/// What a later pass is compared with.
-#[derive(Clone, Debug, Default)]
-pub struct Before {
-    /// All threads, in the order in which the kernel goes through them, each with whether it is a
-    /// process's first.
-    tids: Vec<(u32, bool)>,
+/// The two numbers of a word, in their order.
+const fn halves(word: u64) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
 }
-
-/// What a later pass saw.
-#[derive(Clone, Debug, Default)]
-pub struct Since {
-    /// Processes of one thread that did something since, and new ones, by ascending number.
-    pub processes: Vec<Process>,
-    /// Processes of several threads that did, by ascending number: which, and no more.
-    pub busy: Vec<u32>,
-    /// Those that are as they were, but for their memory, by ascending number.
-    pub same: Vec<u32>,
-    /// Threads, those of the kernel too.
-    pub threads: u64,
-}
-
-/// Bytes of `struct thread_row` and `struct process_row`.
-const THREAD_BYTES: usize = 56;
-const PROCESS_BYTES: usize = 128;
 
 /// What stands for a number of open files that is not told.
 const NOT_COUNTED: u32 = u32::MAX;
 
-/// What a pass is for, as `enum` in `probe-agent/bpf/tasks.bpf.c` has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    First = 0,
-    Later = 1,
-}
-
-/// The section with what a pass is for and where it is, and the map that it becomes.
+/// The section with how far a pass came, and the map that it becomes.
 const PASS: &str = ".data.pass";
 
 /// What `struct pass` says after one.
 #[derive(Clone, Copy, Debug)]
 struct Passed {
-    place: u32,
-    seen: u32,
-    is_full: bool,
+    processes: u32,
+    tasks: u32,
+    is_cut: bool,
 }
 
 impl Passed {
+    const BYTES: usize = 12;
+
     fn read(loaded: &Loaded) -> Result<Self, NoBpf> {
         let bytes = loaded.map(PASS)?.get(&0_u32.to_ne_bytes())?.unwrap_or_default();
         let mut words = Reader::new(&bytes);
         let mut next = || words.u32().unwrap_or_default();
-        let (_, _, place, _, seen, _) = (next(), next(), next(), next(), next(), next());
-        Ok(Self { place, seen, is_full: next() != 0 })
+        Ok(Self { processes: next(), tasks: next(), is_cut: next() != 0 })
     }
 }
 
-/// Goes through all, for a later pass to be compared with; `None` in its place where there are too many
-/// threads for that. `now` tells the time.
-///
-/// # Errors
-///
-/// Why the iterator could not run.
-pub fn read(loaded: &Loaded, now: impl Fn() -> Duration) -> Result<(Seen, Option<Before>), NoBpf> {
-    let rows = pass(loaded, Kind::First, 0, now)?;
-    let is_full = Passed::read(loaded)?.is_full;
-    let before = Before { tids: rows.tids.clone() };
-    Ok((rows.finish(), (!is_full).then_some(before)))
+/// What goes through all tasks.
+#[derive(Debug)]
+pub struct Walk {
+    loan: Loan,
+    is_at_once: bool,
+    are_files_counted: bool,
 }
 
-/// What changed since a first pass of the same window.
-///
-/// # Errors
-///
-/// As for [`read`].
-pub fn read_since(
-    loaded: &Loaded,
-    before: &Before,
-    now: impl Fn() -> Duration,
-) -> Result<Since, NoBpf> {
-    let written = u32::try_from(before.tids.len()).unwrap_or(u32::MAX);
-    let rows = pass(loaded, Kind::Later, written, now)?;
-    let after = Passed::read(loaded)?;
-    let place = usize::try_from(after.place).unwrap_or(usize::MAX);
-    // The kernel came to its end before it came to those.
-    let rest = before.tids.get(place..).unwrap_or_default();
-    let mut since = rows.since(before, rest.iter().map(|(tid, _)| *tid));
-    since.threads = after.seen.into();
-    Ok(since)
+/// As `MOST_TASKS` in `probe-agent/bpf/all_tasks.bpf.c`.
+const MOST_AT_ONCE: u64 = 32_768;
+
+impl Walk {
+    /// One for a machine of about so many threads.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub fn new(root: &Root, threads: u64, are_files_counted: bool) -> Result<Self, NoBpf> {
+        // In steps, so that the next one finds the same loaded.
+        const STEP: u64 = 4_096;
+        let room = threads.saturating_add(threads / 4).min(MOST_AT_ONCE).next_multiple_of(STEP);
+        let is_at_once =
+            threads < MOST_AT_ONCE && Loaded::has_place(root, "call/bpf_iter_task_new")?;
+        if !is_at_once {
+            return Self::one_by_one(root, are_files_counted);
+        }
+        let room = [("processes", u32::try_from(room).unwrap_or(u32::MAX))];
+        let loan = lend(root, Object::AllTasks, are_files_counted, &room)?;
+        Ok(Self { loan, is_at_once, are_files_counted })
+    }
+
+    fn one_by_one(root: &Root, are_files_counted: bool) -> Result<Self, NoBpf> {
+        let loan = lend(root, Object::Tasks, are_files_counted, &[])?;
+        Ok(Self { loan, is_at_once: false, are_files_counted })
+    }
+
+    /// Goes through all of them, in no order that holds everywhere. Gives how many threads there are,
+    /// those of the kernel too.
+    ///
+    /// # Errors
+    ///
+    /// Why the iterator could not run.
+    pub fn each(&mut self, root: &Root, mut see: impl FnMut(&Row)) -> Result<u64, NoBpf> {
+        if self.is_at_once {
+            match all_at_once(&self.loan, root, &mut see) {
+                Ok(Some(threads)) => return Ok(threads),
+                // There are more than there is room for, or the kernel's function is another one.
+                Ok(None) | Err(NoBpf::Verifier { .. }) => {
+                    *self = Self::one_by_one(root, self.are_files_counted)?;
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        let (processes, threads) = one_by_one(&self.loan, root)?;
+        processes.iter().for_each(see);
+        Ok(threads)
+    }
 }
 
-/// One pass, with as many tasks as the first one wrote down.
-fn pass(
+fn lend(
+    root: &Root,
+    object: Object,
+    are_files_counted: bool,
+    rooms: Rooms<'_>,
+) -> Result<Loan, NoBpf> {
+    let counted = 1_u32.to_ne_bytes();
+    let constants = [("are_files_counted", counted.as_slice())];
+    let wanted: Constants<'_> = if are_files_counted { &constants } else { &[] };
+    Loaded::lend(root, object, wanted, rooms)
+}
+
+/// By one call, for less than half of what it takes otherwise; `None` where there are too many.
+fn all_at_once(
     loaded: &Loaded,
-    kind: Kind,
-    written: u32,
-    now: impl Fn() -> Duration,
-) -> Result<Rows, NoBpf> {
+    root: &Root,
+    see: &mut impl FnMut(&Row),
+) -> Result<Option<u64>, NoBpf> {
+    loaded.map(PASS)?.set(&0_u32.to_ne_bytes(), &[0; Passed::BYTES])?;
+    let before = root.monotonic();
+    loaded.run("all_tasks")?;
+    // It takes some milliseconds, and all passes go the same way.
+    let at = (before + root.monotonic()) / 2;
+    let passed = Passed::read(loaded)?;
+    let count = usize::try_from(passed.processes).unwrap_or_default();
+    if passed.is_cut || count == 0 {
+        return Ok(None);
+    }
+    let row_bytes = PROCESS_WORDS * WORD;
+    let rows = loaded.map("processes")?.mapped(count.saturating_mul(row_bytes))?;
+    let mut row = Row { words: [0; PROCESS_WORDS], at };
+    for place in 0..count {
+        rows.read(place.saturating_mul(row_bytes), &mut row.words);
+        see(&row);
+    }
+    Ok(Some(passed.tasks.into()))
+}
+
+/// By one call for each task: the processes, and how many threads there are.
+fn one_by_one(loaded: &Loaded, root: &Root) -> Result<(Vec<Row>, u64), NoBpf> {
     const ROOM: usize = 64 << 10;
-    let begin = [kind as u32, written, 0, 0, 0, 0, 0].map(u32::to_ne_bytes);
-    loaded.map(PASS)?.set(&0_u32.to_ne_bytes(), begin.as_flattened())?;
     let mut file = loaded.iterate("each_task")?;
     let mut rows = Rows::default();
     let (mut buffer, mut kept) = (vec![0; ROOM], 0);
     loop {
-        let at = now();
+        let at = root.monotonic();
         let room = buffer.get_mut(kept..).unwrap_or_default();
         let length = match file.read(room) {
             Ok(0) => break,
@@ -177,202 +271,80 @@ fn pass(
         buffer.copy_within(used..filled, 0);
         kept = filled - used;
     }
-    Ok(rows)
+    Ok(rows.finish())
 }
 
 /// Rows that are added up.
 #[derive(Debug, Default)]
 struct Rows {
     /// Processes of one thread.
-    processes: Vec<Process>,
-    /// Those of several, each with what it used without its other threads.
-    with_others: Vec<(Process, Used)>,
+    processes: Vec<Row>,
+    /// Those of several, each without its other threads.
+    with_others: Vec<Row>,
     /// Those other threads.
-    others: Vec<Thread>,
-    /// All threads, in the order in which they came, each with whether it is a process's first.
-    tids: Vec<(u32, bool)>,
-    /// Threads that ended since the first pass.
-    gone: Vec<u32>,
-    /// Processes of which another thread did something since the first pass.
-    worked: Vec<u32>,
-}
-
-/// What is added up over threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Used {
-    runtime_ns: u64,
-    user_ns: u64,
-    system_ns: u64,
-    minor_faults: u64,
-    major_faults: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Thread {
-    tgid: u32,
-    pid: u32,
-    used: Used,
-    state: u8,
-}
-
-impl Used {
-    fn add(&mut self, other: Self) {
-        self.runtime_ns = self.runtime_ns.saturating_add(other.runtime_ns);
-        self.user_ns = self.user_ns.saturating_add(other.user_ns);
-        self.system_ns = self.system_ns.saturating_add(other.system_ns);
-        self.minor_faults = self.minor_faults.saturating_add(other.minor_faults);
-        self.major_faults = self.major_faults.saturating_add(other.major_faults);
-    }
-
-    /// Time in user space and in the kernel. What was used is known exactly; which part is which, as
-    /// the clock's ticks found it.
-    fn split(self) -> (u64, u64) {
-        let (user, system, all) = (self.user_ns, self.system_ns, self.runtime_ns);
-        let system = match (user, system) {
-            (_, 0) => 0,
-            (0, _) => all,
-            (user, system) => {
-                let (part, of) = (u128::from(system), u128::from(user) + u128::from(system));
-                u64::try_from(part * u128::from(all) / of).unwrap_or(all)
-            }
-        };
-        (all - system.min(all), system.min(all))
-    }
+    others: Vec<[u64; THREAD_WORDS]>,
+    threads: u64,
 }
 
 impl Rows {
     /// Takes whole rows from the start of some bytes. How many bytes these were.
     fn take(&mut self, bytes: &[u8], at: Duration) -> usize {
-        let mut reader = Reader::new(bytes);
+        let mut rest = bytes.as_chunks().0;
         loop {
-            let used = bytes.len() - reader.rest().len();
-            let rest = reader.rest();
-            if self.take_short(rest) {
-                reader.bytes(8);
-                continue;
-            }
-            let Some(thread) = thread(rest) else { return used };
-            let is_process = thread.pid == thread.tgid;
-            let length = if is_process { PROCESS_BYTES } else { THREAD_BYTES };
-            let Some(row) = reader.bytes(length) else { return used };
-            self.tids.push((thread.pid, is_process));
-            if !is_process {
+            let used = bytes.len() / WORD - rest.len();
+            let Some(thread) = rest.first_chunk().map(words) else { return used * WORD };
+            let [ids, ..]: [u64; THREAD_WORDS] = thread;
+            let (process, thread_id) = halves(ids);
+            if process != thread_id {
                 self.others.push(thread);
-                continue;
+                rest = rest.get(THREAD_WORDS..).unwrap_or_default();
+            } else if let Some(all) = rest.first_chunk().map(words) {
+                let row = Row { words: all, at };
+                let is_one = row.threads() <= 1;
+                if is_one { &mut self.processes } else { &mut self.with_others }.push(row);
+                rest = rest.get(PROCESS_WORDS..).unwrap_or_default();
+            } else {
+                return used * WORD;
             }
-            match process(row, &thread, at) {
-                Some(process) if process.threads > 1 => {
-                    self.with_others.push((process, thread.used));
-                }
-                Some(process) => self.processes.push(whole(process, thread.used)),
-                None => {}
-            }
+            self.threads += 1;
         }
     }
 
-    /// Takes what has a number in the place of a row: see `IS_GONE` in `probe-agent/bpf/tasks.bpf.c`.
-    fn take_short(&mut self, bytes: &[u8]) -> bool {
-        const HAS_WORKED: u32 = 1 << 31;
-        let mut fields = Reader::new(bytes);
-        let (Some(what), Some(tid)) = (fields.u32(), fields.u32()) else { return false };
-        if what == 0 {
-            self.gone.push(tid);
-        } else if what & HAS_WORKED != 0 {
-            self.worked.push(what & !HAS_WORKED);
-        }
-        what == 0 || what & HAS_WORKED != 0
-    }
-
-    fn finish(mut self) -> Seen {
-        let threads = u64::try_from(self.tids.len()).unwrap_or(u64::MAX);
-        order::by_key(&mut self.others, |thread| (thread.tgid, thread.pid));
-        for (process, mut used) in self.with_others {
-            let start = self.others.partition_point(|thread| thread.tgid < process.pid);
+    fn finish(mut self) -> (Vec<Row>, u64) {
+        let process_of = |[ids, ..]: &[u64; THREAD_WORDS]| halves(*ids).0;
+        order::by_key(&mut self.others, process_of);
+        for row in self.with_others {
+            let start = self.others.partition_point(|thread| process_of(thread) < row.pid());
             let rest = self.others.get(start..).unwrap_or_default().iter();
-            let own = rest.take_while(|thread| thread.tgid == process.pid);
-            own.for_each(|thread| used.add(thread.used));
-            self.processes.push(whole(process, used));
+            let own = rest.take_while(|thread| process_of(thread) == row.pid());
+            let mut whole = row;
+            own.for_each(|thread| whole.add(*thread));
+            self.processes.push(whole);
         }
-        order::by_key(&mut self.processes, |process| process.pid);
-        Seen { processes: self.processes, threads }
-    }
-
-    /// What differs from before; `rest` are threads of before that ended, beside those that were told.
-    fn since(mut self, before: &Before, rest: impl Iterator<Item = u32>) -> Since {
-        let mut gone = std::mem::take(&mut self.gone);
-        gone.extend(rest);
-        let mut busy = std::mem::take(&mut self.worked);
-        busy.extend(self.with_others.iter().map(|(process, _)| process.pid));
-        for list in [&mut gone, &mut busy] {
-            order::ascending(list);
-            list.dedup();
-        }
-        order::by_key(&mut self.processes, |process| process.pid);
-        let is_other = |pid: &u32| {
-            gone.binary_search(pid).is_ok()
-                || busy.binary_search(pid).is_ok()
-                || self.processes.binary_search_by_key(pid, |process| process.pid).is_ok()
-        };
-        let first = before.tids.iter().filter(|(_, is_first)| *is_first).map(|(tid, _)| *tid);
-        let same = first.filter(|pid| !is_other(pid)).collect();
-        Since { processes: self.processes, busy, same, threads: 0 }
+        (self.processes, self.threads)
     }
 }
 
-/// A process with what all its threads used.
-fn whole(process: Process, used: Used) -> Process {
-    let (user_ns, system_ns) = used.split();
-    let Used { minor_faults, major_faults, .. } = used;
-    Process { user_ns, system_ns, minor_faults, major_faults, ..process }
+fn words<const WORDS: usize>(bytes: &[[u8; WORD]; WORDS]) -> [u64; WORDS] {
+    bytes.map(u64::from_ne_bytes)
 }
 
-/// `struct thread_row`.
-fn thread(bytes: &[u8]) -> Option<Thread> {
-    let mut fields = Reader::new(bytes.get(..THREAD_BYTES)?);
-    let (tgid, pid) = (fields.u32()?, fields.u32()?);
-    let used = Used {
-        runtime_ns: fields.u64()?,
-        user_ns: fields.u64()?,
-        system_ns: fields.u64()?,
-        minor_faults: fields.u64()?,
-        major_faults: fields.u64()?,
+/// Time in user space and in the kernel. What was used is known exactly; which part is which, as the
+/// clock's ticks found it.
+fn split(all: u64, user: u64, system: u64) -> (u64, u64) {
+    let system = match (user, system) {
+        (_, 0) => 0,
+        (0, _) => all,
+        (user, system) => {
+            let (part, of) = (u128::from(system), u128::from(user) + u128::from(system));
+            u64::try_from(part * u128::from(all) / of).unwrap_or(all)
+        }
     };
-    let state = letter(fields.u32()?, fields.u32()?);
-    Some(Thread { tgid, pid, used, state })
-}
-
-/// The rest of `struct process_row`.
-fn process(bytes: &[u8], thread: &Thread, at: Duration) -> Option<Process> {
-    let mut fields = Reader::new(bytes.get(THREAD_BYTES..)?);
-    let start_ns = fields.u64()?;
-    let children_ns = fields.u64()?;
-    let (children_minor_faults, children_major_faults) = (fields.u64()?, fields.u64()?);
-    let resident_pages = fields.u64()?;
-    let (parent, threads, flags) = (fields.u32()?, fields.u32()?, fields.u32()?);
-    Some(Process {
-        pid: thread.pid,
-        parent,
-        start_ns,
-        user_ns: 0,
-        system_ns: 0,
-        children_ns,
-        minor_faults: 0,
-        major_faults: 0,
-        children_minor_faults,
-        children_major_faults,
-        // Counters of processors that are not in step may make less than nothing.
-        resident_pages: u64::try_from(resident_pages.cast_signed()).unwrap_or_default(),
-        threads,
-        flags,
-        state: thread.state,
-        name: *fields.bytes(16)?.first_chunk()?,
-        open_files: Some(fields.u32()?).filter(|count| *count != NOT_COUNTED),
-        at,
-    })
+    (all - system.min(all), system.min(all))
 }
 
 /// The letter that `/proc/PID/stat` has for a state: `task_state_array` in `fs/proc/array.c`.
-const fn letter(state: u32, exit_state: u32) -> u8 {
+const fn letter((state, exit_state): (u32, u32)) -> u8 {
     /// `TASK_UNINTERRUPTIBLE` with `TASK_NOLOAD`: a kernel thread that waits for work.
     const IDLE: u32 = 0x402;
     const REPORTED: u32 = 0x7f;
@@ -400,21 +372,15 @@ mod tests {
 
     #[test]
     fn time_is_split_as_ticks_found_it_and_adds_up() {
-        let used = |user_ns, system_ns, runtime_ns| Used {
-            user_ns,
-            system_ns,
-            runtime_ns,
-            ..Used::default()
-        };
         let cases = [
-            (used(0, 0, 7), (7, 0)),
-            (used(4, 0, 7), (7, 0)),
-            (used(0, 4, 7), (0, 7)),
-            (used(30, 10, 80), (60, 20)),
-            (used(u64::MAX, u64::MAX, 8), (4, 4)),
+            ((7, 0, 0), (7, 0)),
+            ((7, 4, 0), (7, 0)),
+            ((7, 0, 4), (0, 7)),
+            ((80, 30, 10), (60, 20)),
+            ((8, u64::MAX, u64::MAX), (4, 4)),
         ];
-        for (used, want) in cases {
-            assert_eq!(used.split(), want, "{used:?}");
+        for ((all, user, system), want) in cases {
+            assert_eq!(split(all, user, system), want, "{all} {user} {system}");
         }
     }
 
@@ -433,7 +399,7 @@ mod tests {
             (0x8000, 0, b'D'),
         ];
         for (state, exit_state, want) in cases {
-            assert_eq!(letter(state, exit_state), want, "{state:#x} {exit_state:#x}");
+            assert_eq!(letter((state, exit_state)), want, "{state:#x} {exit_state:#x}");
         }
     }
 
@@ -443,10 +409,9 @@ mod tests {
         bytes.extend([1_u32, 0].map(u32::to_le_bytes).concat());
         if tgid == pid {
             bytes.extend([5_u64, 6, 7, 8, 9].map(u64::to_le_bytes).concat());
-            bytes.extend([1_u32, 2, 0].map(u32::to_le_bytes).concat());
+            let (threads, open_files) = if tgid == 1 { (2_u32, 3) } else { (3, NOT_COUNTED) };
+            bytes.extend([1, threads, 0, open_files].map(u32::to_le_bytes).concat());
             bytes.extend(b"program\0garbage!");
-            let open_files = if tgid == 1 { 3 } else { NOT_COUNTED };
-            bytes.extend(open_files.to_le_bytes());
         }
         bytes
     }
@@ -464,13 +429,14 @@ mod tests {
             kept.drain(..used);
         }
         assert!(kept.is_empty());
-        let seen = all.finish();
-        assert_eq!(seen.threads, 5);
-        let times: Vec<_> = seen.processes.iter().map(|one| (one.pid, one.user_ns)).collect();
+        let (processes, threads) = all.finish();
+        assert_eq!(threads, 5);
+        let processes: Vec<Process> = processes.iter().map(Row::process).collect();
+        let times: Vec<_> = processes.iter().map(|one| (one.pid, one.user_ns)).collect();
         assert_eq!(times, [(1, 30), (9, 106)]);
-        let first = seen.processes.first().unwrap();
+        let first = processes.first().unwrap();
         assert_eq!((first.start_ns, first.resident_pages, first.minor_faults), (5, 9, 2));
-        let open_files: Vec<_> = seen.processes.iter().map(|one| one.open_files).collect();
+        let open_files: Vec<_> = processes.iter().map(|one| one.open_files).collect();
         assert_eq!(open_files, [Some(3), None]);
     }
 }

@@ -4,6 +4,7 @@
 use super::{
     Loaded, NoBpf, Object, Scope, call,
     map::{Definition, Map},
+    trial::kernel_version,
 };
 use crate::{perf::sampler, proc::Root};
 use std::{collections::BTreeSet, io::Read as _, sync::Mutex};
@@ -51,7 +52,14 @@ fn every_object_loads_and_every_program_finds_its_place() {
         let programs: Vec<_> = loaded.programs().collect();
         assert!(!programs.is_empty(), "{object:?}");
         for (name, program) in programs {
-            assert!(program.is_ok(), "{object:?} {name}: {program:?}");
+            // Before Linux 6.7 there is nothing that goes through all tasks at once.
+            let is_missed =
+                matches!(program, Err(NoBpf::NoHook { hook }) if hook.starts_with("call/"));
+            let may_be_missed = kernel_version() < 6 << 16 | 7 << 8;
+            assert!(
+                program.is_ok() || is_missed && may_be_missed,
+                "{object:?} {name}: {program:?}"
+            );
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Whether a pid is the process that was meant.
 
 use super::process_files::ProcessFiles;
-use crate::proc::{parse::number_of, pid_stat};
+use crate::{
+    call::Context,
+    proc::{parse::number_of, pid_stat},
+};
 use protocol::{
     error::AgentError,
     host_text::HostText,
@@ -22,14 +25,23 @@ pub(super) fn check(asked_ticks: u64, files: &ProcessFiles<'_, '_>) -> Result<()
     if asked_ticks != 0 && asked_ticks != found_ticks {
         return Err(AgentError::ProcessReplaced { pid, asked_ticks, found_ticks });
     }
-    let leader = files.parsed("status", Feature::Field, |text| number_of(text, "Tgid"));
-    match leader {
+    match leader(files) {
         Ok(leader) if leader != u64::from(pid) => {
             let leader = u32::try_from(leader).unwrap_or_default();
             Err(AgentError::IsThread { tid: pid, pid: leader })
         }
         Ok(_) | Err(_) => Ok(()),
     }
+}
+
+/// Whether a number is that of a process now, and of no thread of one.
+pub(super) fn is_process(pid: u32, context: &Context<'_>) -> bool {
+    leader(&ProcessFiles { pid, context }).is_ok_and(|leader| leader == u64::from(pid))
+}
+
+/// The process of a thread.
+fn leader(files: &ProcessFiles<'_, '_>) -> Result<u64, Reason> {
+    files.parsed("status", Feature::Field, |text| number_of(text, "Tgid"))
 }
 
 /// The error for a process whose line cannot be read.

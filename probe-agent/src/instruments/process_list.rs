@@ -17,7 +17,7 @@ mod columns;
 mod counters;
 mod groups;
 mod iterator;
-mod kept;
+mod lines;
 mod open_files;
 mod rates;
 mod report;
@@ -138,7 +138,7 @@ const EARLY: u32 = 5;
 
 /// The share of its processor time that one pass may take of a call's budget; above, the pass in
 /// between is left out, and who is likely to be shown is guessed from the first.
-const PASS_SHARE: u32 = 20;
+const PASS_SHARE: u32 = 25;
 
 fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Details), AgentError> {
     let window = Duration::from_millis(request.window_ms.into());
@@ -149,7 +149,7 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
         return one_instant(request, &mut scanner, &reason, context);
     }
     let mut first = scanner.pass(context)?;
-    open_files::count(request.sort, &mut first, &scanner, context)?;
+    open_files::count(request.sort, &mut first, context)?;
     let mut details = Details::default();
     let budget = Duration::from_millis(context.budget.cpu_ms.into());
     if request.group_by == GroupBy::Process {
@@ -164,7 +164,7 @@ fn measure(request: &Request, context: &Context<'_>) -> Result<(Measured, Detail
     }
     context.wait_until(started, window, window)?;
     let mut last = scanner.pass_since(&first, true, context)?;
-    open_files::count(request.sort, &mut last, &scanner, context)?;
+    open_files::count(request.sort, &mut last, context)?;
     let mut changes = Changes::between(&first, &last, scanner.column());
     changes.hidden_by = first.hidden_by(context);
     groups::assign(request.group_by, &mut changes, context)?;
@@ -188,7 +188,7 @@ fn one_instant(
     context: &Context<'_>,
 ) -> Result<(Measured, Details), AgentError> {
     let mut only = scanner.pass(context)?;
-    open_files::count(request.sort, &mut only, scanner, context)?;
+    open_files::count(request.sort, &mut only, context)?;
     let mut changes = Changes::between(&only, &only, scanner.column());
     changes.host.forget_what_happened(reason);
     groups::assign(request.group_by, &mut changes, context)?;
@@ -217,11 +217,7 @@ fn likely_rows(
     let wanted = (request.offset as usize).saturating_add(request.limit as usize);
     let many = wanted.saturating_mul(2).saturating_add(SPARE).min(MOST);
     let likely: Vec<Key> = match early {
-        Some(early) => {
-            let changes = Changes::between(first, early, scanner.column());
-            let page = changes.page(&changes.weights(request.sort), 0, many);
-            page.rows.iter().map(change::Change::key).collect()
-        }
+        Some(early) => Changes::first_between((first, early), scanner.column(), request.sort, many),
         None => first.likely(request.sort, many),
     };
     Details::begin(&likely, context)

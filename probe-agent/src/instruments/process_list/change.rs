@@ -25,6 +25,8 @@ pub(super) struct Change {
     pub(super) state: State,
     pub(super) is_kernel_thread: bool,
     pub(super) born: bool,
+    /// Whether it is known that no thread of it ran, so that all that takes running is nothing.
+    pub(super) did_not_run: bool,
     /// The window as it was measured for it: between the two passes. Also for one that was born in
     /// between: what a hundred short-lived ones used must add up to what the processors did.
     pub(super) window: Duration,
@@ -103,6 +105,7 @@ pub(super) fn change(
         state: State::from_letter(sample.state),
         is_kernel_thread: sample.is_kernel_thread,
         born: before.is_none(),
+        did_not_run: false,
         window,
         age,
         user: clock::ticks(grown(|sample| sample.user_ticks)),

@@ -1,10 +1,11 @@
 //! What every process did between two passes, and the machine.
 
 use super::{
-    at_rest::AtRest,
+    at_rest::{AtRest, Resting},
     change::{Change, change},
     children,
-    scan::Scan,
+    counters::Key,
+    scan::{Sample, Scan},
 };
 use crate::{
     os::clock,
@@ -67,6 +68,43 @@ impl Changes {
     /// `column` is the one that both passes read a file of its own for.
     pub(super) fn between(first: &Scan, last: &Scan, column: Option<Column>) -> Self {
         let (same, changed) = first.apart(last);
+        let at_rest = AtRest::between(first, last, &same);
+        Self { at_rest, ..Self::of_changed(changed, (first, last), column) }
+    }
+
+    /// The processes that are first in a ranking by `sort` of what they did between two passes.
+    pub(super) fn first_between(
+        (first, last): (&Scan, &Scan),
+        column: Option<Column>,
+        sort: Column,
+        many: usize,
+    ) -> Vec<Key> {
+        let (same, changed) = first.apart(last);
+        let Self { processes, at_rest, .. } = Self::of_changed(changed, (first, last), column);
+        let did = processes.iter().map(|change| (change.weight(sort), change.resident_pages));
+        // Of one that did not run so far, and does not later, nothing has to be read.
+        let may_have_run = |sample: &&&Sample| !at_rest.did_not_run(&Resting::of(sample));
+        let rest: Vec<&&Sample> = same.iter().filter(may_have_run).collect();
+        let weight = |sample: &&&Sample| {
+            let row = Resting::of(sample);
+            (at_rest.weight(&row, sort), row.resident_pages)
+        };
+        let weighed = did.chain(rest.iter().map(weight));
+        let weighed = weighed.map(|(weight, tie)| Weighed::new(&weight, tie));
+        let (places, _) = rank::places(weighed, 0, many);
+        let key = |place: usize| match processes.get(place) {
+            Some(change) => Some(change.key()),
+            None => rest.get(place - processes.len()).map(|it| (it.pid, it.start_ticks)),
+        };
+        places.into_iter().filter_map(key).collect()
+    }
+
+    /// Those that are not as they were, out of the first pass.
+    fn of_changed(
+        changed: Vec<&Sample>,
+        (first, last): (&Scan, &Scan),
+        column: Option<Column>,
+    ) -> Self {
         let mut earlier = changed.into_iter().peekable();
         let mut processes = Vec::with_capacity(last.samples.len());
         let mut died = Vec::new();
@@ -92,7 +130,7 @@ impl Changes {
         Self {
             died: u32::try_from(died.len()).unwrap_or(u32::MAX),
             processes,
-            at_rest: AtRest::between(first, last, &same),
+            at_rest: AtRest::none_between(first, last),
             ended_cpu,
             host,
             host_threads: last.host_threads.clone(),
@@ -108,29 +146,28 @@ impl Changes {
     }
 
     /// What each process counts for in a ranking by `column`, those at rest behind the others.
-    pub(super) fn weights(&self, column: Column) -> Vec<Observed<f64>> {
-        let did = self.processes.iter().map(|change| change.weight(column));
-        let rest = self.at_rest.rows().iter().map(|row| self.at_rest.weight(row, column));
-        did.chain(rest).collect()
+    pub(super) fn weights(&self, column: Column) -> impl Iterator<Item = Observed<f64>> {
+        let did = self.processes.iter().map(move |change| change.weight(column));
+        let rest = self.at_rest.rows().map(move |row| self.at_rest.weight(&row, column));
+        did.chain(rest)
     }
 
     /// Of all processes, ranked by these weights: of those that weigh the same, mostly nothing, the
     /// larger ones are of more interest.
     pub(super) fn page(
         &self,
-        weights: &[Observed<f64>],
+        weights: impl Iterator<Item = Observed<f64>>,
         offset: usize,
         limit: usize,
     ) -> Page<Change> {
         let did = self.processes.iter().map(|change| change.resident_pages);
-        let pages = did.chain(self.at_rest.rows().iter().map(|row| row.resident_pages));
-        let weighed = weights.iter().zip(pages).map(|(weight, tie)| Weighed::new(weight, tie));
-        let weighed = weighed.collect();
+        let pages = did.chain(self.at_rest.rows().map(|row| row.resident_pages));
+        let weighed = weights.zip(pages).map(|(weight, tie)| Weighed::new(&weight, tie));
         let (places, truncation) = rank::places(weighed, offset, limit);
         let awake = self.processes.len();
         let change = |place: usize| match self.processes.get(place) {
             Some(change) => Some(change.clone()),
-            None => Some(self.at_rest.change(self.at_rest.rows().get(place - awake)?)),
+            None => Some(self.at_rest.change(&self.at_rest.row(place - awake)?)),
         };
         Page { rows: places.into_iter().filter_map(change).collect(), truncation }
     }
@@ -165,7 +202,7 @@ impl HostChange {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::scan::Sample, *};
+    use super::*;
 
     fn sample(pid: u32, start_ticks: u64, parent_pid: u32, at_ms: u64) -> Sample {
         Sample { parent_pid, ..Sample::idle(pid, start_ticks, Duration::from_millis(at_ms)) }

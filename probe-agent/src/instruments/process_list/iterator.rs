@@ -3,11 +3,12 @@
 use super::scan::{Sample, Scan};
 use crate::{
     bpf::{
-        Constants, Loaded, Loan, NoBpf, Object,
-        tasks::{self, Before, Process},
+        NoBpf,
+        tasks::{Process, Row, Walk},
     },
     call::Context,
     instruments::{capabilities::refusals, thread_accounts::tick_of},
+    mark::Marker,
     order,
     proc::{
         Root,
@@ -60,9 +61,10 @@ enum State {
 
 #[derive(Debug)]
 struct Asked {
-    loan: Loan,
-    /// What a later pass is compared with.
-    before: Option<Before>,
+    walk: Walk,
+    /// What a later pass is compared with: the mark of each process in the first one, by ascending number.
+    before: Vec<(u32, u64)>,
+    marker: Marker,
     /// Processes that were read from their files in the first pass.
     others: Vec<u32>,
 }
@@ -86,10 +88,7 @@ impl ByIterator {
             self.state = decide(self.sort, scan, context.root);
         }
         let State::Asked(asked) = &mut self.state else { return None };
-        let passed = match &asked.before {
-            Some(_) if is_later => asked.later(scan, context),
-            Some(_) | None => asked.whole(scan, context),
-        };
+        let passed = if is_later { asked.later(scan, context) } else { asked.whole(scan, context) };
         match passed {
             Ok(others) => Some(others),
             Err(refused) => {
@@ -121,93 +120,103 @@ fn decide(sort: Column, scan: &Scan, root: &Root) -> State {
     if !is_worth_it {
         return State::NotWorthIt;
     }
-    match lend(sort, root) {
-        Ok(loan) => State::Asked(Box::new(Asked { loan, before: None, others: Vec::new() })),
+    match Walk::new(root, threads, sort == Column::OpenFiles) {
+        Ok(walk) => State::Asked(Box::new(Asked::with(walk))),
         Err(refused) => State::Refused(refused),
     }
 }
 
 impl Asked {
-    fn whole(&mut self, scan: &mut Scan, context: &Context<'_>) -> Result<Vec<u32>, NoBpf> {
-        let (seen, before) = tasks::read(&self.loan, || context.root.monotonic())?;
-        self.before = before;
-        self.others = take(&seen.processes, scan);
-        let is_shown = |pid: u32| seen.processes.binary_search_by_key(&pid, |one| one.pid).is_ok();
-        self.others.extend(not_shown(seen.threads, is_shown, scan, context));
-        Ok(self.others.clone())
+    fn with(walk: Walk) -> Self {
+        let (before, others) = (Vec::new(), Vec::new());
+        Self { walk, before, marker: Marker::default(), others }
     }
 
-    fn later(&self, scan: &mut Scan, context: &Context<'_>) -> Result<Vec<u32>, NoBpf> {
-        let Some(before) = &self.before else { return Ok(Vec::new()) };
-        let since = tasks::read_since(&self.loan, before, || context.root.monotonic())?;
-        let mut others = take(&since.processes, scan);
-        // Few are: their files tell of all threads together.
-        others.extend_from_slice(&since.busy);
-        let is_shown = |pid: u32| {
-            since.same.binary_search(&pid).is_ok()
-                || since.busy.binary_search(&pid).is_ok()
-                || since.processes.binary_search_by_key(&pid, |one| one.pid).is_ok()
-        };
-        others.extend(not_shown(since.threads, is_shown, scan, context));
+    fn whole(&mut self, scan: &mut Scan, context: &Context<'_>) -> Result<Vec<u32>, NoBpf> {
+        let (marker, before, others) = (self.marker, &mut self.before, &mut self.others);
+        before.clear();
+        others.clear();
+        let threads = self.walk.each(context.root, |row| {
+            before.push((row.pid(), row.mark(&marker)));
+            take(row, scan, others);
+        })?;
+        order::by_key(before, |(pid, _)| *pid);
+        let is_shown = |pid: &u32| before.binary_search_by_key(pid, |(pid, _)| *pid).is_ok();
+        others.extend(not_shown(threads, is_shown, scan, context));
+        scan.engine = Engine::Ebpf;
+        Ok(others.clone())
+    }
+
+    fn later(&mut self, scan: &mut Scan, context: &Context<'_>) -> Result<Vec<u32>, NoBpf> {
         // What the iterator did not tell at first it does not tell now.
-        others.extend_from_slice(&self.others);
+        let mut others = self.others.clone();
+        let mut same = Vec::with_capacity(self.before.len());
+        let (marker, before, mut next) = (self.marker, &self.before, 0);
+        let threads = self.walk.each(context.root, |row| {
+            let pid = row.pid();
+            // Mostly they come as they came before.
+            let is_next = before.get(next).is_some_and(|(other, _)| *other == pid);
+            if !is_next {
+                next = before.partition_point(|(other, _)| *other < pid);
+            }
+            if before.get(next) == Some(&(pid, row.mark(&marker))) {
+                same.push(pid);
+            } else {
+                take(row, scan, &mut others);
+            }
+            next += 1;
+        })?;
+        order::ascending(&mut same);
+        order::by_key(&mut scan.samples, |sample| sample.pid);
+        let is_shown = |pid: &u32| {
+            same.binary_search(pid).is_ok() || scan.find(*pid).is_some() || others.contains(pid)
+        };
+        let hidden = not_shown(threads, is_shown, scan, context);
+        others.extend(hidden);
         order::ascending(&mut others);
         others.dedup();
-        scan.same = since.same;
-        scan.same.retain(|pid| others.binary_search(pid).is_err());
+        same.retain(|pid| others.binary_search(pid).is_err());
+        scan.same = same;
+        scan.engine = Engine::Ebpf;
         Ok(others)
     }
 }
 
-/// The program, with what ranking by `sort` needs of it.
-fn lend(sort: Column, root: &Root) -> Result<Loan, NoBpf> {
-    let counted = 1_u32.to_ne_bytes();
-    let constants = [("are_files_counted", counted.as_slice())];
-    let wanted: Constants<'_> = if sort == Column::OpenFiles { &constants } else { &[] };
-    Loaded::lend(root, Object::Tasks, wanted, &[])
-}
-
-/// Takes over what was seen. Gives the processes that are to be read from their files.
-fn take(processes: &[Process], scan: &mut Scan) -> Vec<u32> {
-    scan.engine = Engine::Ebpf;
-    let mut others = Vec::new();
-    scan.samples.reserve_exact(processes.len() + 1);
-    scan.names.reserve_exact(processes.len() * 12);
-    for process in processes {
-        // The state and the memory of one whose first thread ended are those of another thread.
-        if process.state == b'Z' && process.threads > 1 {
-            others.push(process.pid);
-            continue;
-        }
-        let start = scan.names.len();
-        let length = process.name.iter().position(|byte| *byte == 0);
-        let name = process.name.get(..length.unwrap_or(process.name.len())).unwrap_or_default();
-        scan.names.extend_from_slice(name);
-        let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        scan.samples.push(sample(process, place(start)..place(scan.names.len())));
+/// Takes over a process, or leaves it to be read from its files.
+fn take(row: &Row, scan: &mut Scan, others: &mut Vec<u32>) {
+    let process = row.process();
+    // The state and the memory of one whose first thread ended are those of another thread.
+    if process.state == b'Z' && process.threads > 1 {
+        others.push(process.pid);
+        return;
     }
-    others
+    let start = scan.names.len();
+    let length = process.name.iter().position(|byte| *byte == 0);
+    let name = process.name.get(..length.unwrap_or(process.name.len())).unwrap_or_default();
+    scan.names.extend_from_slice(name);
+    let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+    let name = place(start)..place(scan.names.len());
+    scan.samples.push(sample(&process, name, row.at));
 }
 
 /// Processes that the iterator does not show, as some kernels do not show pid 1.
 fn not_shown(
     threads: u64,
-    is_shown: impl Fn(u32) -> bool,
+    is_shown: impl Fn(&u32) -> bool,
     scan: &Scan,
     context: &Context<'_>,
 ) -> Vec<u32> {
-    let mut missing: Vec<u32> = Some(1).into_iter().filter(|pid| !is_shown(*pid)).collect();
     let all = scan.host_threads.known().copied().unwrap_or(0);
+    let mut listed = vec![1];
     if all > threads + COME_AND_GONE + all / 100 {
-        let mut listed = Vec::new();
-        if context.root.list_ids(".", &mut listed).is_ok() {
-            missing = listed.into_iter().filter(|pid| !is_shown(*pid)).collect();
-        }
+        // Where all cannot be listed, what is hidden stays so.
+        let _ = context.root.list_ids(".", &mut listed);
     }
-    missing
+    listed.retain(|pid| !is_shown(pid));
+    listed
 }
 
-fn sample(process: &Process, name: std::ops::Range<u32>) -> Sample {
+fn sample(process: &Process, name: std::ops::Range<u32>, at: Duration) -> Sample {
     let ticks = |ns: u64| tick_of(Duration::from_nanos(ns));
     let children_ticks = ticks(process.children_ns);
     Sample {
@@ -232,7 +241,7 @@ fn sample(process: &Process, name: std::ops::Range<u32>) -> Sample {
             process.children_major_faults,
             children_ticks,
         ),
-        at: process.at,
+        at,
     }
 }
 
@@ -254,20 +263,30 @@ mod tests {
         assert!(matches!(decide(Column::Cpu, &scan, machine.context().root), State::NotWorthIt));
     }
 
-    /// The same processes, by both ways at once.
+    /// Threads of a machine whose tasks are gone through at once where that is possible, and of one where
+    /// it takes too long.
+    const OF_MACHINES: [u64; 2] = [1_000, 1_000_000];
+
+    /// The same processes, from their files too.
     #[test]
     fn the_iterator_says_what_the_files_say() {
         let _guard = ONE_AT_A_TIME.lock();
         let root = Root::live().unwrap();
-        let Some(loan) = if_permitted(lend(Column::OpenFiles, &root)) else { return };
+        for threads in OF_MACHINES {
+            let Some(walk) = if_permitted(Walk::new(&root, threads, true)) else { return };
+            says_what_the_files_say(walk, &root);
+        }
+    }
+
+    fn says_what_the_files_say(walk: Walk, root: &Root) {
         let machine = FakeMachine::new();
         let fake = machine.context();
-        let context = fake.over(&root);
+        let context = fake.over(root);
         let mut child = started();
         let before = Scanner::new(Column::Cpu).pass(&context).unwrap();
         let mut by_iterator = ByIterator {
             sort: Column::OpenFiles,
-            state: State::Asked(Box::new(Asked { loan, before: None, others: Vec::new() })),
+            state: State::Asked(Box::new(Asked::with(walk))),
         };
         let mut scan = Scan::of(Vec::new(), Duration::ZERO, Duration::ZERO);
         scan.host_threads = before.host_threads.clone();
@@ -314,10 +333,16 @@ mod tests {
     fn a_later_pass_tells_of_those_that_did_something() {
         let _guard = ONE_AT_A_TIME.lock();
         let root = Root::live().unwrap();
-        let Some(loan) = if_permitted(lend(Column::Cpu, &root)) else { return };
+        for threads in OF_MACHINES {
+            let Some(walk) = if_permitted(Walk::new(&root, threads, false)) else { return };
+            tells_of_those_that_did_something(walk, &root);
+        }
+    }
+
+    fn tells_of_those_that_did_something(walk: Walk, root: &Root) {
         let machine = FakeMachine::new();
         let fake = machine.context();
-        let context = fake.over(&root);
+        let context = fake.over(root);
         let start = |words: [&str; 3]| {
             let [program, arguments @ ..] = words;
             std::process::Command::new(program).args(arguments).spawn().unwrap()
@@ -326,7 +351,7 @@ mod tests {
         let mut ending = start(["sleep", "600", "0"]);
         let mut working = start(["sh", "-c", "while :; do :; done"]);
         std::thread::sleep(Duration::from_millis(300));
-        let mut asked = Asked { loan, before: None, others: Vec::new() };
+        let mut asked = Asked::with(walk);
         let scan = || Scan::of(Vec::new(), Duration::ZERO, Duration::ZERO);
         let mut first = scan();
         asked.whole(&mut first, &context).unwrap();
@@ -336,6 +361,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(300));
         let mut last = scan();
         let others = asked.later(&mut last, &context).unwrap();
+        order::by_key(&mut first.samples, |sample| sample.pid);
         let ended = ending.id();
         for child in [&mut resting, &mut working, &mut born] {
             child.kill().unwrap();
@@ -356,14 +382,5 @@ mod tests {
             .filter(|pid| has(*pid) == (false, false) && !others.contains(pid) && is_alive(*pid))
             .collect();
         assert_eq!(missing, Vec::<u32>::new());
-    }
-
-    /// A program that counts files too is another one to the verifier.
-    #[test]
-    fn the_iterator_loads_for_open_files_too() {
-        let _guard = ONE_AT_A_TIME.lock();
-        let root = Root::live().unwrap();
-        let Some(loan) = if_permitted(lend(Column::OpenFiles, &root)) else { return };
-        assert!(loan.programs().all(|(_, program)| program.is_ok()));
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{
     change::Change,
-    scan::{Sample, Scan, Scanner},
+    scan::{Sample, Scan},
 };
 use crate::{
     call::Context,
@@ -22,7 +22,6 @@ use protocol::{
 const TOGETHER: usize = 64;
 
 /// Counts the open files of every process of a pass that the pass did not tell, where they rank.
-/// Those that the scanner has open to count the others are not counted as the agent's.
 ///
 /// # Errors
 ///
@@ -30,20 +29,17 @@ const TOGETHER: usize = 64;
 pub(super) fn count(
     sort: Column,
     scan: &mut Scan,
-    scanner: &Scanner,
     context: &Context<'_>,
 ) -> Result<(), AgentError> {
     if sort != Column::OpenFiles {
         return Ok(());
     }
-    let agent = std::process::id();
     for some in scan.samples.chunks_mut(TOGETHER) {
         context.check()?;
         for sample in some {
             let told = sample.open_files.take();
             let open = open(sample, told, context);
-            let own = if sample.pid == agent { scanner.own_files() } else { 0 };
-            sample.open_files = Some(open.map(|open| open.saturating_sub(own)));
+            sample.open_files = Some(open);
         }
     }
     Ok(())
@@ -99,7 +95,10 @@ pub(super) fn most_looked_at(rows: usize) -> u64 {
 pub(super) mod tests {
     use super::*;
     use crate::{
-        instruments::fake::{FakeMachine, FakeStat},
+        instruments::{
+            fake::{FakeMachine, FakeStat},
+            process_list::scan::Scanner,
+        },
         proc::Root,
     };
     use protocol::observed::{Feature, Nature};
@@ -119,9 +118,8 @@ pub(super) mod tests {
 
     fn counted(machine: &FakeMachine, sort: Column) -> Vec<Option<Observed<u64>>> {
         let context = machine.context();
-        let mut scanner = Scanner::new(sort);
-        let mut scan = scanner.pass(&context).unwrap();
-        count(sort, &mut scan, &scanner, &context).unwrap();
+        let mut scan = Scanner::new(sort).pass(&context).unwrap();
+        count(sort, &mut scan, &context).unwrap();
         scan.samples.into_iter().map(|sample| sample.open_files).collect()
     }
 
@@ -160,9 +158,8 @@ pub(super) mod tests {
         let fake = machine.context();
         let context = fake.over(&root);
         let mut child = started();
-        let mut scanner = Scanner::new(Column::OpenFiles);
-        let mut scan = scanner.pass(&context).unwrap();
-        count(Column::OpenFiles, &mut scan, &scanner, &context).unwrap();
+        let mut scan = Scanner::new(Column::OpenFiles).pass(&context).unwrap();
+        count(Column::OpenFiles, &mut scan, &context).unwrap();
         let listed = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().count();
         child.kill().unwrap();
         child.wait().unwrap();

@@ -46,6 +46,7 @@ impl Details {
     ) -> Result<BothEnds, AgentError> {
         let is_stored = request.artifact.is_some();
         let is_begun = |row: &&Change| match self.begun.get(&row.key()) {
+            _ if row.did_not_run => false,
             Some(begun) => begun.is_ok(),
             None => row.born && !is_stored,
         };
@@ -102,6 +103,7 @@ impl Rates {
             return Self::unknown(&reason);
         }
         let mut rates = match ends.used(change) {
+            _ if change.did_not_run => Self::nothing(),
             Ok(used) => Self::over(&used),
             Err(reason) => Self::unknown(&reason),
         };
@@ -149,6 +151,18 @@ impl Rates {
             write: over(io.clone().map(|io| io.storage_write_bytes), used.io_window),
             voluntary: rate(switches.clone().map(|lines| lines.voluntary)),
             involuntary: rate(switches.clone().map(|lines| lines.involuntary)),
+        }
+    }
+
+    /// Those of a process that did not run.
+    fn nothing() -> Self {
+        let none = || Observed::Known(PerSecond::default());
+        Self {
+            run_delay_pct: Observed::Known(Percent::default()),
+            read: none(),
+            write: none(),
+            voluntary: none(),
+            involuntary: none(),
         }
     }
 

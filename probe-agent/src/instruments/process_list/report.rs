@@ -62,12 +62,11 @@ pub(super) fn answer(
     let (offset, limit) = (request.offset as usize, request.limit as usize);
     let budget = context.budget.answer_bytes as usize;
     if request.group_by == GroupBy::Process {
-        let mut weights = measured.changes.weights(request.sort);
-        if let Err(reason) = can_rank(request.sort, context.root) {
-            weights.fill(Observed::Unknown(reason));
-        }
-        answer.report.unranked = unranked(&weights, Observed::clone);
-        let page = measured.changes.page(&weights, offset, limit);
+        let refused = can_rank(request.sort, context.root).err();
+        let weight = |own: Observed<f64>| refused.clone().map_or(own, Observed::Unknown);
+        let weights = || measured.changes.weights(request.sort).map(weight);
+        answer.report.unranked = unranked(weights());
+        let page = measured.changes.page(weights(), offset, limit);
         answer.fill_processes(page, request, details, budget, context)?;
     } else {
         if request.group_by == GroupBy::Name {
@@ -76,7 +75,7 @@ pub(super) fn answer(
         let window = Duration::from_millis(measured.window_ms);
         let all = groups::add_up(&measured.changes.processes, request.sort, window, context.root);
         let weight = |group: &groups::Group| group.weight.clone();
-        answer.report.unranked = unranked(&all, weight);
+        answer.report.unranked = unranked(all.iter().map(weight));
         let page = rank::page(all, weight, offset, limit);
         answer.fill_groups(page, budget);
     }
@@ -87,8 +86,8 @@ pub(super) fn answer(
     Ok((answer.report, answer.meta))
 }
 
-fn unranked<T>(entries: &[T], weight: impl Fn(&T) -> Observed<f64>) -> Option<Unranked> {
-    let (rows, reason) = rank::unranked(entries, weight)?;
+fn unranked(weights: impl Iterator<Item = Observed<f64>>) -> Option<Unranked> {
+    let (rows, reason) = rank::unranked(weights)?;
     let rows = u32::try_from(rows).unwrap_or(u32::MAX);
     Some(Unranked { rows, value: Observed::Unknown(reason) })
 }
@@ -118,7 +117,7 @@ fn empty_report(
     let sum = |part: fn(&Change) -> Duration| changes.processes.iter().map(part).sum::<Duration>();
     let count =
         |of: fn(&Change) -> u32| changes.processes.iter().map(of).fold(0, u32::saturating_add);
-    let at_rest = changes.at_rest.rows();
+    let at_rest = &changes.at_rest;
     let cpu = sum(|change| change.user + change.system);
     let attributed = changes.ended_cpu.clone().map(|ended| cpu + ended);
     let host = &changes.host;
@@ -132,7 +131,7 @@ fn empty_report(
         census: Census {
             processes: count(|_| 1).saturating_add(count_of(at_rest.len())),
             threads: at_rest
-                .iter()
+                .rows()
                 .map(|row| row.threads)
                 .fold(count(|change| change.threads), u32::saturating_add),
             born: two_instants.clone().map(|()| count(|change| change.born.into())).into(),
@@ -375,9 +374,9 @@ mod tests {
                 _ => Observed::Known(0),
             });
         }
-        let found = unranked(&changes.processes, |change| change.weight(Column::Read));
+        let found = unranked(changes.weights(Column::Read));
         let value = Observed::Unknown(Reason::ChildrenReaped);
         assert_eq!(found, Some(Unranked { rows: 3, value }));
-        assert_eq!(unranked(&changes.processes, |change| change.weight(Column::Cpu)), None);
+        assert_eq!(unranked(changes.weights(Column::Cpu)), None);
     }
 }

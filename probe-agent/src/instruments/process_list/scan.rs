@@ -3,7 +3,7 @@
 use super::{
     counters::{self, Basis, Counter, IoCount, Key},
     iterator::ByIterator,
-    kept::{KeptLines, Line},
+    lines::KnownLines,
 };
 use crate::{
     call::Context,
@@ -163,7 +163,7 @@ pub(super) struct Scanner {
     buffer: Vec<u8>,
     /// What a program in the kernel is asked with, where that costs less.
     iterator: ByIterator,
-    kept: KeptLines,
+    lines: KnownLines,
     /// Whether the processes of this pass were listed for it.
     is_listed: bool,
     /// Whether processes that are as they were need no sample in a later pass.
@@ -189,7 +189,7 @@ impl Scanner {
             path: String::with_capacity(32),
             buffer: vec![0; LINE_BYTES],
             iterator: ByIterator::new(sort),
-            kept: KeptLines::default(),
+            lines: KnownLines::default(),
             is_listed: true,
         }
     }
@@ -197,11 +197,6 @@ impl Scanner {
     /// What was refused that would have cost less.
     pub(super) fn refused(&self, root: &Root) -> Vec<Refusal> {
         self.iterator.refused(root)
-    }
-
-    /// How many files the scanner itself has open.
-    pub(super) fn own_files(&self) -> u64 {
-        self.kept.files()
     }
 
     /// The column that is read beside those of `/proc/PID/stat`.
@@ -261,13 +256,14 @@ impl Scanner {
             return Ok(scan);
         }
         let is_later = first.is_some();
-        let known = self.kept.pids(with_new, context);
+        let known = if is_later { self.lines.pids(with_new, context) } else { None };
         self.is_listed = known.is_none();
         match known {
             Some(known) => self.pids = known,
             None => self.list(context)?,
         }
-        if first.is_none() {
+        if !is_later {
+            self.lines.begin();
             scan.samples.reserve_exact(self.pids.len());
             scan.names.reserve_exact(self.pids.len() * 12);
         }
@@ -282,16 +278,13 @@ impl Scanner {
                 read_io(scan.samples.get_mut(first..).unwrap_or_default(), context);
             }
         }
-        if self.is_listed {
-            self.kept.after_listing(pids.len());
-        }
         self.pids = pids;
         order::by_key(&mut scan.samples, |sample| sample.pid);
         Ok(scan)
     }
 
     fn list(&mut self, context: &Context<'_>) -> Result<(), AgentError> {
-        self.kept.before_listing(context.root);
+        self.lines.before_listing(context.root);
         context.root.list_ids(".", &mut self.pids).map_err(|error| AgentError::Unreadable {
             path: HostText::new(b"/proc"),
             reason: error.reason_of_file(Feature::Field),
@@ -301,6 +294,7 @@ impl Scanner {
             let (path, reason) = (HostText::new(b"/proc/PID"), Reason::NotInSnapshot);
             return Err(AgentError::Unreadable { path, reason });
         }
+        self.lines.listed(&self.pids);
         Ok(())
     }
 
@@ -317,27 +311,14 @@ impl Scanner {
         self.path.clear();
         // Writing to a String cannot fail.
         let _ = write!(self.path, "{pid}/stat");
-        let place = (pid, self.path.as_str());
-        let length = match self.kept.read(place, &mut self.buffer, context.root) {
-            Line::Same(_) if is_later => {
-                scan.same.push(pid);
-                return Ok(());
-            }
-            // Of those that are not listed anew, it is known that no other has its number.
-            Line::Ended if !self.is_listed => return Ok(()),
-            Line::Same(length) | Line::New(length) => Some(length),
-            Line::Ended | Line::NotKept => None,
-        };
-        let read = match length {
-            Some(length) => Ok(self.buffer.get(..length).unwrap_or_default()),
-            None => context.root.read_proc_once(&self.path, &mut self.buffer),
-        };
-        let text = match read {
+        let text = match context.root.read_proc_once(&self.path, &mut self.buffer) {
             Ok(text) => text,
             Err(error) if error.is_of_the_agent() => {
                 let reason = error.reason_of_file(Feature::Field);
                 return Err(AgentError::Unreadable { path: HostText::new(b"/proc"), reason });
             }
+            // Of those that are not listed anew, some have ended since they were.
+            Err(error) if error.is_gone() && !self.is_listed => return Ok(()),
             // With hidepid, /proc lists processes that it lets nobody else read.
             Err(error) if error.is_gone() => {
                 scan.lost.vanished += 1;
@@ -348,6 +329,10 @@ impl Scanner {
                 return Ok(());
             }
         };
+        if is_later && self.lines.is_known(pid, text) {
+            scan.same.push(pid);
+            return Ok(());
+        }
         let Ok(stat) = pid_stat::parse(text) else {
             scan.lost.malformed += 1;
             return Ok(());
@@ -358,9 +343,9 @@ impl Scanner {
         let mut sample = sample(pid, &stat, start..end, context.root.monotonic());
         match (ProcessFiles { pid, context }).of_a_living_thread(&stat) {
             Some(alive) => sample.go_by(&alive),
-            // With a column of its own more of the line is needed than is kept.
+            // With a column of its own more is needed than the line.
             // What was born since is not in the first pass.
-            None if self.column.is_none() && !is_later => self.kept.remember(pid),
+            None if self.column.is_none() && !is_later => self.lines.remember(pid, text),
             None => {}
         }
         if let Some(column) = self.column {
