@@ -72,7 +72,7 @@ fn what_is_dropped_leaves_nothing() {
         let Some(loaded) = load(*object) else { return };
         let tracepoints: Vec<&str> = loaded
             .programs()
-            .filter(|(name, _)| loaded.iterate(name).is_err())
+            .filter(|(name, program)| program.is_ok() && loaded.iterate(name).is_err())
             .map(|(name, _)| name)
             .collect();
         let attached = loaded.attach(&tracepoints).unwrap();
