@@ -42,24 +42,13 @@ impl ParseError {
 ///
 /// [`ParseError::NotANumber`] for an empty field, a sign, a letter, or a number above `u64::MAX`.
 pub fn number(field: &[u8], line_number: usize) -> Result<u64, ParseError> {
-    let mut value: u64 = 0;
-    let digits = field.iter().all(u8::is_ascii_digit) && !field.is_empty();
-    for digit in field {
-        value = match value
-            .checked_mul(10)
-            .and_then(|value| value.checked_add(u64::from(digit.wrapping_sub(b'0'))))
-        {
-            Some(value) if digits => value,
-            Some(_) | None => {
-                return Err(ParseError::NotANumber { line_number, text: HostText::new(field) });
-            }
-        };
-    }
-    if digits {
-        Ok(value)
-    } else {
-        Err(ParseError::NotANumber { line_number, text: HostText::new(field) })
-    }
+    let value = field.iter().try_fold(0_u64, |value, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        let value = value.checked_mul(10)?.checked_add(digit.into())?;
+        (digit < 10).then_some(value)
+    });
+    let not_a_number = || ParseError::NotANumber { line_number, text: HostText::new(field) };
+    value.filter(|_| !field.is_empty()).ok_or_else(not_a_number)
 }
 
 /// The lines of a file with their numbers, counted from 1.

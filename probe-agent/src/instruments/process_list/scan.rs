@@ -27,7 +27,7 @@ use protocol::{
     message::Engine,
     observed::{Feature, Observed, Reason},
 };
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 /// A process at one instant.
 #[derive(Clone, Debug)]
@@ -309,8 +309,8 @@ impl Scanner {
         scan: &mut Scan,
     ) -> Result<(), AgentError> {
         self.path.clear();
-        // Writing to a String cannot fail.
-        let _ = write!(self.path, "{pid}/stat");
+        push_number(pid, &mut self.path);
+        self.path.push_str("/stat");
         let text = match context.root.read_proc_once(&self.path, &mut self.buffer) {
             Ok(text) => text,
             Err(error) if error.is_of_the_agent() => {
@@ -353,6 +353,16 @@ impl Scanner {
         }
         scan.samples.push(sample);
         Ok(())
+    }
+}
+
+/// Writes a number, without the ways by which anything can be written: on a large host tens of thousands
+/// are.
+fn push_number(number: u32, text: &mut String) {
+    let mut place = 10_u32.pow(number.checked_ilog10().unwrap_or(0));
+    while place > 0 {
+        text.extend(char::from_digit(number / place % 10, 10));
+        place /= 10;
     }
 }
 
@@ -458,6 +468,15 @@ mod tests {
         for (sort, want) in cases {
             let found: Vec<u32> = scan.likely(sort, 2).iter().map(|(pid, _)| *pid).collect();
             assert_eq!(found, want, "{sort:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_as_others_write_them() {
+        for number in [0, 1, 9, 10, 99, 100, 4_194_304, u32::MAX] {
+            let mut text = "/".to_owned();
+            push_number(number, &mut text);
+            assert_eq!(text, format!("/{number}"));
         }
     }
 
