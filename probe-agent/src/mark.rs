@@ -1,5 +1,6 @@
 //! Telling whether something is as it was, without keeping what it was.
 
+use crate::order;
 use std::hash::{BuildHasher as _, RandomState};
 
 /// Makes numbers that differ where what they were made of differs. It begins with one that nobody
@@ -31,6 +32,56 @@ impl Marker {
         last.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
         let words = words.iter().map(|word| u64::from_ne_bytes(*word));
         self.of(words.chain([u64::from_ne_bytes(last), bytes.len() as u64]))
+    }
+}
+
+/// What processes were marked with, to be asked for mostly in the order in which they came.
+#[derive(Debug, Default)]
+pub struct Marks {
+    /// By ascending pid.
+    all: Vec<(u32, u64)>,
+    /// Behind the one that was asked for last.
+    next: usize,
+}
+
+impl Marks {
+    /// Those of all of them.
+    pub fn new(mut all: Vec<(u32, u64)>) -> Self {
+        order::by_key(&mut all, |(pid, _)| *pid);
+        Self { all, next: 0 }
+    }
+
+    /// Adds that of a process whose number is above those of all others; others are left out.
+    pub fn push(&mut self, pid: u32, mark: u64) {
+        if self.all.last().is_none_or(|(last, _)| *last < pid) {
+            self.all.push((pid, mark));
+        }
+    }
+
+    /// Whether a process has this mark.
+    pub fn is(&mut self, pid: u32, mark: u64) -> bool {
+        let is_next = self.all.get(self.next).is_some_and(|(next, _)| *next == pid);
+        if !is_next {
+            self.next = self.all.partition_point(|(other, _)| *other < pid);
+        }
+        let is = self.all.get(self.next) == Some(&(pid, mark));
+        self.next += 1;
+        is
+    }
+
+    /// Whether a process has one.
+    pub fn has(&self, pid: u32) -> bool {
+        self.all.binary_search_by_key(&pid, |(other, _)| *other).is_ok()
+    }
+
+    /// How many have.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether none has.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 }
 

@@ -328,7 +328,7 @@ impl Root {
     }
 
     /// Opens a file of `/proc` to be read again and again. The kernel makes its content anew for
-    /// each read from the start, for less than half of what opening costs too.
+    /// each read from the start, for two thirds of what opening costs too.
     ///
     /// # Errors
     ///

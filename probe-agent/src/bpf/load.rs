@@ -202,8 +202,7 @@ impl Loaded {
         let link = call::link_iterator_of(rustix::thread::gettid(), program)?;
         let mut file = File::from(call::start_iterator(link.as_fd())?);
         let mut nothing = Vec::new();
-        file.read_to_end(&mut nothing)
-            .map_err(|error| NoBpf::of(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        file.read_to_end(&mut nothing)?;
         Ok(())
     }
 

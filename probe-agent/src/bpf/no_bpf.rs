@@ -71,6 +71,12 @@ impl NoBpf {
     }
 }
 
+impl From<std::io::Error> for NoBpf {
+    fn from(error: std::io::Error) -> Self {
+        Self::of(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+}
+
 impl From<Errno> for NoBpf {
     fn from(errno: Errno) -> Self {
         Self::of(errno)

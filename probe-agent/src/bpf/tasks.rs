@@ -241,8 +241,9 @@ fn all_at_once(
     let rows = loaded.map("processes")?.mapped(count.saturating_mul(row_bytes))?;
     let mut row = Row { words: [0; PROCESS_WORDS], at };
     for place in 0..count {
-        rows.read(place.saturating_mul(row_bytes), &mut row.words);
-        see(&row);
+        if rows.read(place.saturating_mul(row_bytes), &mut row.words) {
+            see(&row);
+        }
     }
     Ok(Some(passed.tasks.into()))
 }
@@ -260,10 +261,7 @@ fn one_by_one(loaded: &Loaded, root: &Root) -> Result<(Vec<Row>, u64), NoBpf> {
             Ok(0) => break,
             Ok(length) => length,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => {
-                let errno = rustix::io::Errno::from_io_error(&error);
-                return Err(NoBpf::of(errno.unwrap_or(rustix::io::Errno::IO)));
-            }
+            Err(error) => return Err(error.into()),
         };
         let filled = kept + length;
         let used = rows.take(buffer.get(..filled).unwrap_or_default(), at);

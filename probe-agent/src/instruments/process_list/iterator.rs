@@ -8,7 +8,7 @@ use crate::{
     },
     call::Context,
     instruments::{capabilities::refusals, thread_accounts::tick_of},
-    mark::Marker,
+    mark::{Marker, Marks},
     order,
     proc::{
         Root,
@@ -62,9 +62,9 @@ enum State {
 #[derive(Debug)]
 struct Asked {
     walk: Walk,
-    /// What a later pass is compared with: the mark of each process in the first one, by ascending number.
-    before: Vec<(u32, u64)>,
     marker: Marker,
+    /// What a later pass is compared with: the mark of each process in the first one.
+    before: Marks,
     /// Processes that were read from their files in the first pass.
     others: Vec<u32>,
 }
@@ -128,21 +128,20 @@ fn decide(sort: Column, scan: &Scan, root: &Root) -> State {
 
 impl Asked {
     fn with(walk: Walk) -> Self {
-        let (before, others) = (Vec::new(), Vec::new());
-        Self { walk, before, marker: Marker::default(), others }
+        let (before, others) = (Marks::default(), Vec::new());
+        Self { walk, marker: Marker::default(), before, others }
     }
 
     fn whole(&mut self, scan: &mut Scan, context: &Context<'_>) -> Result<Vec<u32>, NoBpf> {
-        let (marker, before, others) = (self.marker, &mut self.before, &mut self.others);
-        before.clear();
+        let (marker, others) = (self.marker, &mut self.others);
+        let mut marks = Vec::new();
         others.clear();
         let threads = self.walk.each(context.root, |row| {
-            before.push((row.pid(), row.mark(&marker)));
+            marks.push((row.pid(), row.mark(&marker)));
             take(row, scan, others);
         })?;
-        order::by_key(before, |(pid, _)| *pid);
-        let is_shown = |pid: &u32| before.binary_search_by_key(pid, |(pid, _)| *pid).is_ok();
-        others.extend(not_shown(threads, is_shown, scan, context));
+        self.before = Marks::new(marks);
+        others.extend(not_shown(threads, |pid| self.before.has(*pid), scan, context));
         scan.engine = Engine::Ebpf;
         Ok(others.clone())
     }
@@ -151,20 +150,14 @@ impl Asked {
         // What the iterator did not tell at first it does not tell now.
         let mut others = self.others.clone();
         let mut same = Vec::with_capacity(self.before.len());
-        let (marker, before, mut next) = (self.marker, &self.before, 0);
+        let (marker, before) = (self.marker, &mut self.before);
         let threads = self.walk.each(context.root, |row| {
             let pid = row.pid();
-            // Mostly they come as they came before.
-            let is_next = before.get(next).is_some_and(|(other, _)| *other == pid);
-            if !is_next {
-                next = before.partition_point(|(other, _)| *other < pid);
-            }
-            if before.get(next) == Some(&(pid, row.mark(&marker))) {
+            if before.is(pid, row.mark(&marker)) {
                 same.push(pid);
             } else {
                 take(row, scan, &mut others);
             }
-            next += 1;
         })?;
         order::ascending(&mut same);
         order::by_key(&mut scan.samples, |sample| sample.pid);

@@ -8,7 +8,7 @@
 use crate::{
     call::Context,
     instruments::identity,
-    mark::Marker,
+    mark::{Marker, Marks},
     proc::{Root, loadavg},
 };
 use rustix::io::Errno;
@@ -17,13 +17,9 @@ use rustix::io::Errno;
 #[derive(Debug, Default)]
 pub(super) struct KnownLines {
     marker: Marker,
-    /// Of processes of which their lines told all there is to know, by ascending pid.
-    marks: Vec<(u32, u64)>,
-    /// Behind the one that was asked for last: they are asked for in their order.
-    next: usize,
-    /// All processes, when they were listed last.
-    pids: Vec<u32>,
-    /// The number that the kernel had given last when they were listed.
+    /// Of processes of which their lines told all there is to know.
+    marks: Marks,
+    /// The number that the kernel had given last when all were listed.
     last_pid: Option<u32>,
 }
 
@@ -37,52 +33,35 @@ impl KnownLines {
         self.last_pid = root.live_top().and_then(|_| last_pid(root).ok());
     }
 
-    /// To be called with all that were listed.
-    pub(super) fn listed(&mut self, pids: &[u32]) {
-        self.pids = pids.to_vec();
-    }
-
     /// To be called at the start of a first pass.
     pub(super) fn begin(&mut self) {
-        self.marks.clear();
-        self.next = 0;
+        self.marks = Marks::default();
     }
 
     /// That a line tells all there is to know of a process.
     pub(super) fn remember(&mut self, pid: u32, line: &[u8]) {
-        if self.last_pid.is_some() && self.marks.last().is_none_or(|(last, _)| *last < pid) {
-            self.marks.push((pid, self.marker.of_bytes(line)));
+        if self.last_pid.is_some() {
+            self.marks.push(pid, self.marker.of_bytes(line));
         }
     }
 
     /// Whether a process's line says what it said first.
     pub(super) fn is_known(&mut self, pid: u32, line: &[u8]) -> bool {
-        let is_next = self.marks.get(self.next).is_some_and(|(next, _)| *next == pid);
-        if !is_next {
-            self.next = self.marks.partition_point(|(other, _)| *other < pid);
-        }
-        let is_known = self.marks.get(self.next) == Some(&(pid, self.marker.of_bytes(line)));
-        self.next += 1;
-        is_known
+        self.marks.is(pid, self.marker.of_bytes(line))
     }
 
-    /// Processes that are there now, among which some may have ended, without listing all again; `None`
-    /// where they are to be listed. With `are_new_ones_needed` false, only those known.
-    pub(super) fn pids(
-        &self,
-        are_new_ones_needed: bool,
-        context: &Context<'_>,
-    ) -> Option<Vec<u32>> {
+    /// Processes that were born since all were listed; `None` where they are to be listed again. With
+    /// `are_needed` false, none of them.
+    pub(super) fn born(&self, are_needed: bool, context: &Context<'_>) -> Option<Vec<u32>> {
         let last = self.last_pid?;
-        let mut pids = self.pids.clone();
-        if are_new_ones_needed {
-            let now = last_pid(context.root).ok()?;
-            // The kernel counts upwards, and begins anew at some time.
-            let given = now.checked_sub(last).filter(|given| *given <= MOST_NUMBERS)?;
-            let is_process = |pid: &u32| identity::is_process(*pid, context);
-            pids.extend((last + 1..=last + given).filter(is_process));
+        if !are_needed {
+            return Some(Vec::new());
         }
-        Some(pids)
+        let now = last_pid(context.root).ok()?;
+        // The kernel counts upwards, and begins anew at some time.
+        let given = now.checked_sub(last).filter(|given| *given <= MOST_NUMBERS)?;
+        let is_process = |pid: &u32| identity::is_process(*pid, context);
+        Some((last + 1..=last + given).filter(is_process).collect())
     }
 }
 

@@ -158,6 +158,7 @@ impl Scan {
 #[derive(Debug)]
 pub(super) struct Scanner {
     column: Option<Column>,
+    /// All processes, when they were listed last.
     pids: Vec<u32>,
     path: String,
     buffer: Vec<u8>,
@@ -256,18 +257,19 @@ impl Scanner {
             return Ok(scan);
         }
         let is_later = first.is_some();
-        let known = if is_later { self.lines.pids(with_new, context) } else { None };
-        self.is_listed = known.is_none();
-        match known {
-            Some(known) => self.pids = known,
-            None => self.list(context)?,
+        let born = if is_later { self.lines.born(with_new, context) } else { None };
+        self.is_listed = born.is_none();
+        if self.is_listed {
+            self.list(context)?;
         }
         if !is_later {
             self.lines.begin();
             scan.samples.reserve_exact(self.pids.len());
             scan.names.reserve_exact(self.pids.len() * 12);
         }
-        let pids = std::mem::take(&mut self.pids);
+        let mut pids = std::mem::take(&mut self.pids);
+        let listed = pids.len();
+        pids.extend(born.unwrap_or_default());
         for some in pids.chunks(TOGETHER) {
             context.check()?;
             let first = scan.samples.len();
@@ -278,6 +280,7 @@ impl Scanner {
                 read_io(scan.samples.get_mut(first..).unwrap_or_default(), context);
             }
         }
+        pids.truncate(listed);
         self.pids = pids;
         order::by_key(&mut scan.samples, |sample| sample.pid);
         Ok(scan)
@@ -294,7 +297,6 @@ impl Scanner {
             let (path, reason) = (HostText::new(b"/proc/PID"), Reason::NotInSnapshot);
             return Err(AgentError::Unreadable { path, reason });
         }
-        self.lines.listed(&self.pids);
         Ok(())
     }
 
